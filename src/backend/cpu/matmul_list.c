@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The list of matrix kernels in this build, and the choice among them. Order matters: of two kernels of the same level the first wins.
+ */
+#include "backend/cpu/kernels.h"
+
+static const im__matmul_kernel *const kernels[] = {
+    NULL,
+};
+
+const im__matmul_kernel *const *im__matmul_kernels(void) { return kernels; }
+
+/* Levels of two architectures are never in one build, so the numbers alone order them. */
+const im__matmul_kernel *im__matmul_pick(uint32_t dtype, size_t n_out, size_t n_in, im__cpu_level level)
+{
+    const im__matmul_kernel *best = NULL;
+    for (const im__matmul_kernel *const *k = kernels; *k; k++) {
+        if ((*k)->dtype != dtype || (*k)->level > level || (*k)->packed_bytes(n_out, n_in) == 0) continue;
+        if (!best || (*k)->level > best->level) best = *k;
+    }
+    return best;
+}
