@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * IronMule: runs language models on the machine it is on. This header is the only door; everything else is private.
+ *
+ * Three lines to a generated text:
+ *
+ *     im_engine *engine;
+ *     if (im_engine_open(&engine, "model.gguf", NULL, &error) != IM_OK) { ... error.message ... }
+ *     im_answer(engine, "Why is the sky blue?", 64, &text, &error);
+ *
+ * The promise: for one model file and one sequence of tokens the bits of every logit are fixed (docs/numerics.md). They do not depend on threads, chunk size,
+ * kernel level, or on which other requests share a step. im_result.logits_hash shows it.
+ *
+ * Conventions
+ *   Errors     every call that can fail returns an im_status and takes an im_error (NULL allowed); see status.h. Outputs are written on success only.
+ *   Ownership  said at each call. What the library hands out is freed by the matching im_..._free/close; all of them accept NULL.
+ *   Threads    a model is immutable and may be used from any thread. An engine has one thread of its own that computes; all im_engine_ and im_request_ calls may
+ *              come from any thread and never wait for a computation, except those that say so (wait, answer, score, close).
+ *   Text       is UTF-8. Lengths are bytes. Token ids are int32_t, 0 .. vocabulary - 1. Times are milliseconds (double). Logits are binary32.
+ *   Options    structs begin with `size`: set it with the ..._defaults function, so that a struct may grow without breaking callers.
+ */
+#ifndef IRONMULE_IRONMULE_H
+#define IRONMULE_IRONMULE_H
+
+#include <ironmule/status.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define IM_API __attribute__((visibility("default")))
+#else
+#define IM_API
+#endif
+
+/* ---- version ------------------------------------------------------------------------------------------------------------------- */
+
+#define IM_VERSION_MAJOR 0
+#define IM_VERSION_MINOR 1
+#define IM_VERSION_PATCH 0
+
+/* "0.1.0" of the library that is linked, which may differ from the header's. */
+IM_API const char *im_version(void);
+/* Version of the numeric contract: results of two builds with the same number have the same bits. */
+IM_API int im_numerics_version(void);
+/* Stable name of a status: "format", "context" ... */
+IM_API const char *im_status_name(im_status status);
+/* Kernel levels of this machine, best last ("c", "avx2", "avx512"); NULL-terminated, static. */
+IM_API const char *const *im_cpu_levels(void);
+
+/* ---- model ------------------------------------------------------------------------------------------------------------------------ */
+
+/* A model file, mapped and checked, with its tokenizer, chat template and program. Cheap: no weight is read. */
+typedef struct im_model im_model;
+
+typedef struct im_model_options {
+    size_t size;
+    const char *pre_tokenizer; /* force this pre-tokeniser pattern; NULL: the file's */
+    bool vocabulary_only;      /* no weights needed: skip the checks of tensors and architecture */
+} im_model_options;
+IM_API void im_model_options_defaults(im_model_options *o);
+
+/* `path`: a GGUF file, any shard of a split one, or a folder with one. Options NULL: defaults. *out is the caller's (im_model_close). */
+IM_API im_status im_model_open(im_model **out, const char *path, const im_model_options *options, im_error *err);
+/* Closing while an engine still uses the model is allowed: it goes when the last user goes. */
+IM_API void im_model_close(im_model *model);
+
+typedef struct im_model_info {
+    const char *path; /* as opened */
+    const char *name; /* general.name, or the file's name */
+    const char *architecture;
+    const char *quantisation;                        /* the type that holds most weights: "Q4_1" */
+    const char *licence;                             /* general.license, or "" */
+    uint64_t parameters;                             /* elements of all tensors */
+    uint64_t file_bytes;                             /* of all shards */
+    uint32_t vocabulary, layers, embedding, context; /* context: positions that the model was made for */
+    uint64_t program_digest;                         /* identity of the list of operations */
+    bool has_chat_template;
+    int32_t bos, eos; /* -1: none */
+} im_model_info;
+/* Strings live as long as the model. */
+IM_API void im_model_get_info(const im_model *model, im_model_info *info);
+/* The list of operations as text; *text is the caller's (im_free). */
+IM_API im_status im_model_program(const im_model *model, char **text, im_error *err);
+
+/* ---- text ---------------------------------------------------------------------------------------------------------------------------- */
+
+typedef enum im_encode_flags {
+    IM_ENCODE_DEFAULT = 0, /* control tokens written in the text are parsed; BOS when the model wants one */
+    IM_ENCODE_NO_BOS = 1,
+    IM_ENCODE_PLAIN = 2 /* control tokens written in the text are plain text */
+} im_encode_flags;
+
+/* *ids: *count token ids, the caller's (im_free). */
+IM_API im_status im_model_encode(const im_model *model, const char *text, size_t n, unsigned flags, int32_t **ids, size_t *count,
+                                 im_error *err);
+/* The text of ids as one string, control tokens left out; incomplete characters become U+FFFD. *text is the caller's; *n (may be NULL) its length. */
+IM_API im_status im_model_decode(const im_model *model, const int32_t *ids, size_t count, char **text, size_t *n, im_error *err);
+/* One token as stored in the file ("Ġthe"). Valid as long as the model; not terminated. false: id outside the vocabulary. */
+IM_API bool im_model_piece(const im_model *model, int32_t id, const char **piece, size_t *n);
+/* The exact bytes that one token adds to a text (may be half a character); same lifetime rule through *bytes (im_free). */
+IM_API im_status im_model_token_bytes(const im_model *model, int32_t id, char **bytes, size_t *n, im_error *err);
+IM_API bool im_model_is_end(const im_model *model, int32_t id);
+
+typedef struct im_chat_options {
+    size_t size;
+    const char *tools;         /* JSON array of tool definitions, or NULL */
+    const char *variables;     /* JSON object of further template variables, or NULL */
+    const char *chat_template; /* a template to use in place of the model's, or NULL */
+    bool no_generation_prompt;
+    bool parse_special; /* control tokens typed in message content become tokens (Hugging Face's default); off: plain text */
+} im_chat_options;
+IM_API void im_chat_options_defaults(im_chat_options *o);
+
+/* Renders a conversation (JSON array of {"role", "content", ...}) through the model's chat template and encodes it. text (with its length) and ids may each be
+ * NULL when not wanted; what is handed out is the caller's (im_free). A trailing assistant message is continued. Errors: IM_ERR_TEMPLATE with the template's own
+ * sentence; IM_ERR_UNSUPPORTED when the model has no template. */
+IM_API im_status im_model_chat(const im_model *model, const char *messages, const im_chat_options *options, char **text,
+                               size_t *text_len, int32_t **ids, size_t *count, im_error *err);
+
+/* ---- engine --------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct im_engine im_engine;
+
+typedef struct im_engine_options {
+    size_t size;
+    int threads;            /* 0: one for each physical core available to this process */
+    uint32_t context;       /* positions a sequence may have; 0: the model's own, at most 4096 */
+    uint32_t chunk;         /* prompt rows computed in one step; 0: 256. The bits do not depend on it */
+    uint32_t max_sequences; /* requests computed at the same time; 0: 1 */
+    const char *cpu_level;  /* "c", "avx2", ...: use kernels up to this level; NULL: the best */
+    const char *device;     /* "auto", "cpu" */
+    /* Load progress, called on the loading thread with 0 .. 1; NULL: none. */
+    void (*progress)(void *user, double fraction);
+    void *progress_user;
+} im_engine_options;
+IM_API void im_engine_options_defaults(im_engine_options *o);
+
+/* Bytes that an engine would take, without taking them. */
+typedef struct im_memory_plan {
+    uint64_t weights, kv, workspace;
+    uint64_t kv_bytes_per_token; /* of layers that see everything */
+    uint64_t available;          /* memory that this machine has free now */
+} im_memory_plan;
+IM_API im_status im_engine_plan(const im_model *model, const im_engine_options *options, im_memory_plan *plan, im_error *err);
+
+/* Opens a model file and an engine on it; reads and re-orders the weights, takes all memory, starts the threads. Options NULL: defaults.
+ * Waits until ready. */
+IM_API im_status im_engine_open(im_engine **out, const char *path, const im_engine_options *options, im_error *err);
+/* The same on a model that is open already (shared, not owned). */
+IM_API im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine_options *options, im_error *err);
+/* Cancels what runs, waits for its threads, frees everything. Requests must be freed before. */
+IM_API void im_engine_close(im_engine *engine);
+IM_API im_model *im_engine_model(const im_engine *engine); /* borrowed */
+
+typedef struct im_engine_info {
+    const char *device;    /* "cpu" */
+    const char *cpu_level; /* in use */
+    const char *kernels;   /* one line: which kernel serves which weight type */
+    int threads;
+    uint32_t context, chunk, max_sequences;
+    im_memory_plan memory;
+    double load_ms;
+    uint64_t clamped; /* cache values that exceeded binary16 and were clamped */
+} im_engine_info;
+/* Strings live as long as the engine. */
+IM_API void im_engine_get_info(const im_engine *engine, im_engine_info *info);
+
+/* ---- requests -------------------------------------------------------------------------------------------------------------------------- */
+
+typedef enum im_stop_reason {
+    IM_STOP_NONE = 0,   /* not finished */
+    IM_STOP_EOS = 1,    /* an end token */
+    IM_STOP_LENGTH = 2, /* max_tokens, or the context is full */
+    IM_STOP_STRING = 3  /* one of the stop strings */
+} im_stop_reason;
+
+/* Order of the sampler: temperature, then top_k, top_p, min_p on the sorted probabilities, then one draw (Philox 4x32-10, key = seed, counter = token index).
+ * temperature 0 is greedy: the lowest id among the largest logits. */
+typedef struct im_sampling {
+    float temperature; /* 0: greedy */
+    int32_t top_k;     /* 0: off */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    uint64_t seed;
+} im_sampling;
+
+/* One step of a generation, as the callback sees it. Pointers are valid during the call only. */
+typedef struct im_token_event {
+    int32_t id;
+    uint32_t index;   /* 0 for the first generated token */
+    const char *text; /* whole characters that became ready with this token, end tokens and stop strings left out; may be "" */
+    size_t text_len;
+    const float *logits; /* [vocabulary] that chose this token; NULL unless want_logits */
+    size_t vocabulary;
+} im_token_event;
+
+typedef struct im_request_options {
+    size_t size;
+    const int32_t *prompt; /* ids, copied; at least one */
+    size_t prompt_len;
+    uint32_t max_tokens; /* at least 1; the answer also ends when the context is full */
+    im_sampling sampling;
+    bool ignore_eos;
+    const char *const *stop; /* NULL-terminated list of strings that end the answer, or NULL; copied */
+    const int32_t *forced;   /* teacher forcing: these ids are taken in place of the chosen ones, or NULL; copied */
+    size_t forced_len;
+    bool want_logits;
+    /* Called on the engine's thread after each token; returning false ends the request as cancelled. Must not call back into the engine except im_request_cancel. */
+    bool (*on_token)(void *user, const im_token_event *event);
+    /* Called on the engine's thread while a long prompt is read: `done` of `total` prompt tokens; NULL: none. */
+    void (*on_prompt)(void *user, size_t done, size_t total);
+    void *user;
+    int neighbours; /* for proofs: so many other random sequences share the steps of this request (max_sequences must allow them) */
+} im_request_options;
+IM_API void im_request_options_defaults(im_request_options *o);
+
+typedef struct im_result {
+    const int32_t *ids; /* generated ids, an end token included */
+    size_t count;
+    const char *text; /* terminated; end tokens and stop strings left out */
+    size_t text_len;
+    im_stop_reason stop_reason;
+    uint64_t logits_hash; /* XXH64 (seed 0) over the little-endian bits of the logits of all generated tokens, in order */
+    size_t prompt_tokens;
+    double queue_ms, prompt_ms, first_token_ms,
+        generate_ms; /* prompt_ms: reading the prompt; first_token_ms: submit to first token; generate_ms: first to last token */
+} im_result;
+
+typedef struct im_request im_request;
+
+/* Queues a request and returns at once. *out is the caller's (im_request_free). Errors: IM_ERR_CONTEXT with both numbers when the prompt leaves no room for a token. */
+IM_API im_status im_request_submit(im_engine *engine, const im_request_options *options, im_request **out, im_error *err);
+/* Waits for the end. Returns how it ended: IM_OK, IM_ERR_CANCELLED, IM_ERR_NUMERIC ... *result (may be NULL) is filled in in either case with what was generated so far and
+ * lives as long as the request. */
+IM_API im_status im_request_wait(im_request *request, im_result *result, im_error *err);
+/* Takes effect within one step of the engine. Safe from signal handlers' helper threads, not from a signal handler itself. */
+IM_API void im_request_cancel(im_request *request);
+/* Cancels if still running, waits until the engine let go of it, frees. */
+IM_API void im_request_free(im_request *request);
+
+/* One question, one answer: the model's chat template when it has one, else the text as it is; greedy. *text is the caller's (im_free). Waits. */
+IM_API im_status im_answer(im_engine *engine, const char *question, uint32_t max_tokens, char **text, im_error *err);
+
+/* Natural-log probability of each token after the first, given those before: logprob[count - 1]. top1 (may be NULL) [count - 1]: the most likely id there, and top1_logprob
+ * (may be NULL) its log-probability. Waits. `count` may not exceed the context. progress as in im_request_options.on_prompt; returning false cancels. */
+IM_API im_status im_engine_score(im_engine *engine, const int32_t *ids, size_t count, float *logprob, int32_t *top1,
+                                 float *top1_logprob, bool (*progress)(void *user, size_t done, size_t total), void *user,
+                                 im_error *err);
+
+/* Frees what a call handed out and said so. */
+IM_API void im_free(void *p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

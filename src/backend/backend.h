@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a backend does: it takes a program with its weights once, and then runs steps. A step is a list of rows; prefill chunks, decode rows of many requests and
+ * drafts are the same thing. One thread drives a backend.
+ */
+#ifndef IRONMULE_BACKEND_BACKEND_H
+#define IRONMULE_BACKEND_BACKEND_H
+
+#include "ops/program.h"
+
+#include <stdatomic.h>
+
+/* KV pools: layers that see everything, and layers with a sliding window, which need fewer pages. A page of a pool holds 64 positions of all its layers. */
+typedef enum im__pool_kind { IM__POOL_FULL, IM__POOL_WINDOW, IM__POOLS } im__pool_kind;
+
+/* One sequence's page tables: entry p is the physical page of positions 64p .. 64p + 63, or -1 (not there, or out of every window). */
+typedef struct im__seq_tables {
+    const int32_t *pages[IM__POOLS];
+} im__seq_tables;
+
+typedef struct im__row {
+    int32_t token;
+    int32_t position;
+    uint32_t seq; /* index into the step's tables */
+    bool wants_logits;
+} im__row;
+
+/* Rows of one sequence stand together in rising position order. */
+typedef struct im__step {
+    const im__row *row;
+    size_t rows;
+    const im__seq_tables *seq;
+    size_t seqs;
+    float *logits;             /* [rows that want them, in row order][vocab] */
+    const atomic_bool *cancel; /* NULL, or checked between operations: the step may stop early and say IM_ERR_CANCELLED */
+} im__step;
+
+typedef struct im__backend_options {
+    int threads;             /* at least 1 */
+    const char *cpu_level;   /* NULL: the best one */
+    size_t max_rows;         /* rows in a step */
+    size_t max_logit_rows;   /* rows that may want logits in a step */
+    size_t pages[IM__POOLS]; /* pages in each pool */
+} im__backend_options;
+
+/* Bytes that a backend takes, known before it takes them. */
+typedef struct im__memory_plan {
+    size_t weights, kv, workspace;
+} im__memory_plan;
+
+typedef struct im__backend im__backend;
+struct im__backend {
+    const char *name; /* "cpu" */
+    im_status (*run)(im__backend *b, const im__step *step, im_error *err);
+    void (*close)(im__backend *b);
+    uint64_t (*clamped)(const im__backend *b);     /* cache values clamped to the range of binary16 so far */
+    const char *(*describe)(const im__backend *b); /* level and kernels in use, one line */
+};
+
+im_status im__backend_cpu_plan(const im__program *p, const im__backend_options *o, im__memory_plan *plan, im_error *err);
+
+/* Packs the weights, takes all memory, starts the threads. The program outlives the backend. */
+im_status im__backend_cpu_open(im__backend **out, const im__program *p, const im__backend_options *o, im_error *err);
+
+/* Bytes of one page of a pool for this program. */
+size_t im__kv_page_bytes(const im__program *p, im__pool_kind pool);
+im__pool_kind im__kv_layer_pool(const im__program *p, size_t layer);
+
+#endif
