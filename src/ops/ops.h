@@ -32,29 +32,29 @@ typedef struct im__act {
 typedef struct im__weight {
     uint32_t dtype;
     size_t n_in, n_out;
-    const void *data;   /* n_out rows of row_bytes; NULL once only `packed` is kept */
+    const void *data; /* n_out rows of row_bytes; NULL once only `packed` is kept */
     size_t row_bytes;
-    void *packed;       /* in the layout of the kernel chosen for it; NULL: none */
+    void *packed; /* in the layout of the kernel chosen for it; NULL: none */
     size_t packed_bytes;
 } im__weight;
 
 /* Inputs of a product: quantised rows for quantised weights, float rows for float weights. The other is NULL. */
 typedef struct im__matmul_in {
     const im__act *act;
-    const float *x;     /* [rows][x_stride] */
+    const float *x; /* [rows][x_stride] */
     size_t x_stride;
     size_t rows;
 } im__matmul_in;
 
 /* y[r * y_stride + o] = dot(row r, weight row o) (+ bias[o] when bias is not NULL: one float addition at the end) for all r and
  * out_begin <= o < out_end; out_begin is a multiple of 16, out_end too unless it is n_out. */
-typedef void im__matmul_fn(const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride, size_t out_begin,
-                           size_t out_end);
+typedef void im__matmul_fn(const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
+                           size_t out_begin, size_t out_end);
 
 /* ---- attention (section 4) --------------------------------------------------------------------------------------------------- */
 
-#define IM__PAGE 64        /* positions in a KV page and in an attention block */
-#define IM__SPAN 1024      /* keys in a span of the merge */
+#define IM__PAGE 64   /* positions in a KV page and in an attention block */
+#define IM__SPAN 1024 /* keys in a span of the merge */
 
 /* One sequence's cache of one layer, in pages. Page p holds positions 64p .. 64p + 63. For each KV head h:
  * keys   at page(p) + k_offset + h * head_dim * 64, stored [head_dim][64] (transposed: lanes run across keys),
@@ -74,9 +74,9 @@ typedef struct im__attention {
     float softcap;                      /* 0: none */
     const float *q;                     /* [rows][q_stride], heads * head_dim used */
     size_t q_stride;
-    float *out;                         /* [rows][out_stride], heads * head_dim written */
+    float *out; /* [rows][out_stride], heads * head_dim written */
     size_t out_stride;
-    const int32_t *position;            /* [rows] all rows belong to this sequence; their keys and values are stored already */
+    const int32_t *position; /* [rows] all rows belong to this sequence; their keys and values are stored already */
 } im__attention;
 
 /* ---- the table ---------------------------------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ typedef struct im__ops {
     /* y[i] = f(gate[i]) * up[i]; y may be gate. */
     void (*glu)(float *y, const float *gate, const float *up, size_t n, im__glu kind);
 
-    void (*add)(float *y, const float *x, size_t n);            /* y[i] = y[i] + x[i] */
+    void (*add)(float *y, const float *x, size_t n);             /* y[i] = y[i] + x[i] */
     void (*scale)(float *y, const float *x, size_t n, float by); /* y[i] = x[i] * by; y may be x */
     void (*softcap)(float *y, size_t n, float cap);
 
