@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file mapped read-only. A file that is cut by another process while mapped makes later reads fault (SIGBUS): the size is taken once, and
- * im__file_map_check says whether the file is still that long.
+ * A file mapped read-only. The size is taken once: if another process cuts the file while it is mapped, later reads behind its new end
+ * fault (SIGBUS), as with every mapping.
  */
 #ifndef IRONMULE_BASE_FILE_MAP_H
 #define IRONMULE_BASE_FILE_MAP_H
@@ -14,14 +14,15 @@
 typedef struct im__file_map {
     const uint8_t *data; /* NULL for an empty file */
     size_t size;
-    int fd;
 } im__file_map;
 
-/* Errors: IM_ERR_IO with the path and the system's reason (absent, a folder, no permission ...). */
+/* Only plain files (or links to one) are taken; the file itself is closed again, so a mapping costs no descriptor. On success the
+ * caller owns *map. Errors: IM_ERR_IO with the path and the system's reason (absent, a folder, no permission ...). */
 im_status im__file_map_open(im__file_map *map, const char *path, im_error *err);
-void im__file_map_close(im__file_map *map);
+void im__file_map_close(im__file_map *map); /* an all-zero map is allowed and left so */
 
-/* Tells the system that [offset, offset + bytes) will not be read again soon: its pages leave this process's resident memory. */
+/* Tells the system that [offset, offset + bytes) will not be read again soon: the pages that lie wholly inside leave this process's
+ * resident memory. Reading them later is allowed and brings them back. A range outside the map does nothing. */
 void im__file_map_release(const im__file_map *map, size_t offset, size_t bytes);
 
 #endif

@@ -16,7 +16,11 @@
 #include <stdbool.h>
 
 #define IM__GGUF_MAX_DIMS 4
+#define IM__GGUF_MAX_NAME 64 /* bytes of a tensor name, by the format; keys may have 65535 */
 #define IM__GGUF_MAX_SHARDS 1000
+#define IM__GGUF_MAX_KEYS (1u << 16)
+#define IM__GGUF_MAX_TENSORS (1u << 16) /* of a whole set */
+#define IM__GGUF_MAX_ITEMS (1u << 21)   /* of an array that a getter copies; the largest vocabularies have about 2^18 tokens */
 
 typedef enum im__gguf_type {
     IM__GGUF_U8 = 0,
@@ -50,21 +54,21 @@ typedef struct im__gguf_kv {
 
 typedef struct im__gguf_tensor {
     im__gguf_string name;
-    uint32_t dtype;                   /* im__dtype number as stored; known by name, not necessarily one that runs */
-    uint32_t n_dims;                  /* 1 .. IM__GGUF_MAX_DIMS */
-    uint64_t dim[IM__GGUF_MAX_DIMS];  /* dim[0] is the contiguous (inner) one; missing ones are 1 */
+    uint32_t dtype;                  /* im__dtype number as stored; known by name, not necessarily one that runs */
+    uint32_t n_dims;                 /* 1 .. IM__GGUF_MAX_DIMS */
+    uint64_t dim[IM__GGUF_MAX_DIMS]; /* dim[0] is the contiguous (inner) one; missing ones are 1 */
     uint32_t shard;
-    const uint8_t *data;              /* `bytes` bytes in the shard's mapping */
+    const uint8_t *data; /* `bytes` bytes in the shard's mapping */
     size_t bytes;
 } im__gguf_tensor;
 
 typedef struct im__gguf {
     uint32_t version, alignment;
     size_t kv_count, tensor_count, shard_count;
-    im__gguf_kv *kv;          /* of the first shard, in file order */
-    im__gguf_tensor *tensor;  /* of all shards, in shard and file order */
-    im__file_map *map;        /* [shard_count] */
-    char **path;              /* [shard_count] */
+    im__gguf_kv *kv;              /* of the first shard, in file order */
+    im__gguf_tensor *tensor;      /* of all shards, in shard and file order */
+    im__file_map *map;            /* [shard_count] */
+    char **path;                  /* [shard_count] */
     struct im__gguf_index *index; /* name lookup */
 } im__gguf;
 
@@ -75,7 +79,7 @@ im_status im__gguf_open(im__gguf **out, const char *path, im_error *err);
 im_status im__gguf_parse(im__gguf **out, const void *data, size_t size, const char *name, im_error *err);
 void im__gguf_close(im__gguf *g); /* NULL allowed */
 
-const im__gguf_kv *im__gguf_find(const im__gguf *g, const char *key);           /* NULL when absent */
+const im__gguf_kv *im__gguf_find(const im__gguf *g, const char *key);             /* NULL when absent */
 const im__gguf_tensor *im__gguf_find_tensor(const im__gguf *g, const char *name); /* NULL when absent */
 
 /* Typed reads. Absent key: *out keeps its value and the call returns IM_OK (so callers set defaults first); `required` makes it

@@ -44,15 +44,16 @@ typedef enum im__dtype {
     IM__TQ2_0 = 35,
     IM__MXFP4 = 39,
     IM__NVFP4 = 40,
-    IM__DTYPE_END = 41
+    IM__Q1_0 = 41,
+    IM__DTYPE_END = 42
 } im__dtype;
 
 typedef struct im__dtype_info {
-    const char *name;    /* "Q4_K"; NULL for numbers that GGUF never gave or has withdrawn */
-    uint16_t block_len;  /* elements in a block */
+    const char *name;   /* "Q4_K"; NULL for numbers that GGUF never gave or has withdrawn */
+    uint16_t block_len; /* elements in a block */
     uint16_t block_bytes;
-    uint8_t group_len;   /* elements that share one scale (32 or 16); 0 for float and for types that do not run */
-    bool runs;           /* the engine can compute with it */
+    uint8_t group_len; /* elements that share one scale (32 or 16); 0 for float and for types that do not run */
+    bool runs;         /* the engine can compute with it */
 } im__dtype_info;
 
 /* Never NULL: an unknown number gives an entry without a name. */
@@ -60,7 +61,7 @@ const im__dtype_info *im__dtype_get(uint32_t dtype);
 
 bool im__dtype_is_float(uint32_t dtype); /* F32, F16, BF16 */
 
-/* Bytes of a row of n elements; 0 when n is no multiple of block_len or the type is unknown. */
+/* Bytes of a row of n elements; 0 when n is no multiple of block_len, the type is unknown or the product overflows. */
 size_t im__dtype_row_bytes(uint32_t dtype, size_t n);
 
 #endif

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "num/group.h"
+
+#include "base/bytes.h"
+#include "num/half.h"
+
+#include <assert.h>
+#include <string.h>
+
+static float half_at(const uint8_t *p) { return im__f32_of_f16(im__load_u16(p)); }
+
+/* Sixteen bytes of two 4-bit codes each: the low ones are elements 0 to 15, the high ones 16 to 31. */
+static void split_nibbles(const uint8_t *qs, int8_t *w)
+{
+    for (int i = 0; i < 16; i++) {
+        w[i] = (int8_t)(qs[i] & 15);
+        w[i + 16] = (int8_t)(qs[i] >> 4);
+    }
+}
+
+static void look_up(const int8_t table[16], int8_t *w)
+{
+    for (int i = 0; i < 32; i++) w[i] = table[w[i]];
+}
+
+/* ---- blocks of 32 ---- */
+
+static void read_q4_0(const uint8_t *b, im__group *g)
+{
+    g->s = half_at(b);
+    split_nibbles(b + 2, g->w);
+    for (int i = 0; i < 32; i++) g->w[i] -= 8;
+}
+
+static void read_q4_1(const uint8_t *b, im__group *g)
+{
+    g->s = half_at(b);
+    g->m = half_at(b + 2);
+    split_nibbles(b + 4, g->w);
+}
+
+/* The fifth bit of element i is bit i of a 32-bit word. */
+static void add_fifth_bits(uint32_t high, int8_t *w)
+{
+    for (int i = 0; i < 32; i++) w[i] |= (int8_t)(((high >> i) & 1) << 4);
+}
+
+static void read_q5_0(const uint8_t *b, im__group *g)
+{
+    g->s = half_at(b);
+    split_nibbles(b + 6, g->w);
+    add_fifth_bits(im__load_u32(b + 2), g->w);
+    for (int i = 0; i < 32; i++) g->w[i] -= 16;
+}
+
+static void read_q5_1(const uint8_t *b, im__group *g)
+{
+    g->s = half_at(b);
+    g->m = half_at(b + 2);
+    split_nibbles(b + 8, g->w);
+    add_fifth_bits(im__load_u32(b + 4), g->w);
+}
+
+static void read_q8_0(const uint8_t *b, im__group *g)
+{
+    g->s = half_at(b);
+    memcpy(g->w, b + 2, 32);
+}
+
+static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+static void read_iq4_nl(const uint8_t *b, im__group *g)
+{
+    g->s = half_at(b);
+    split_nibbles(b + 2, g->w);
+    look_up(iq4_values, g->w);
+}
+
+/* FP4 (E2M1) values are halves of small integers, so the integers are stored doubled and the scale is 2^(e - 127 - 1). */
+static void read_mxfp4(const uint8_t *b, im__group *g)
+{
+    static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    uint32_t e = b[0];
+    g->s = im__f32_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
+    split_nibbles(b + 1, g->w);
+    look_up(doubled, g->w);
+}
+
+/* ---- super blocks of 256 ---- */
+
+/* 2-bit codes: 64 bytes are two halves of 32 bytes; in a half the four bit pairs give four runs of 32 elements. k: group of 16. */
+static void two_bits(const uint8_t *qs, size_t k, int8_t *w)
+{
+    const uint8_t *p = qs + k / 8 * 32 + k % 2 * 16;
+    for (int i = 0; i < 16; i++) w[i] = (int8_t)((p[i] >> (k % 8 / 2 * 2)) & 3);
+}
+
+static void read_q2_k(const uint8_t *b, size_t k, im__group *g)
+{
+    g->s = half_at(b + 80) * (float)(b[k] & 15);
+    g->m = -(half_at(b + 82) * (float)(b[k] >> 4));
+    two_bits(b + 16, k, g->w);
+}
+
+/* Sixteen 6-bit scales in 12 bytes: low four bits in the nibbles of bytes 0 to 7, high two in the bit pairs of bytes 8 to 11. */
+static int q3_scale(const uint8_t *s, size_t k)
+{
+    int low = (s[k % 8] >> (k / 8 * 4)) & 15, high = (s[8 + k % 4] >> (k / 4 * 2)) & 3;
+    return (low | high << 4) - 32;
+}
+
+static void read_q3_k(const uint8_t *b, size_t k, im__group *g)
+{
+    const uint8_t *mask = b + k % 2 * 16;
+    g->s = half_at(b + 108) * (float)q3_scale(b + 96, k);
+    two_bits(b + 32, k, g->w);
+    for (int i = 0; i < 16; i++)
+        if (((mask[i] >> (k / 2)) & 1) == 0) g->w[i] -= 4;
+}
+
+/* Eight 6-bit scales and eight 6-bit minima in 12 bytes: those of groups 0 to 3 in the low six bits of bytes 0 to 3 and 4 to 7; of
+ * groups 4 to 7 the low four bits in the nibbles of bytes 8 to 11, the high two on top of bytes 0 to 3 and 4 to 7. */
+static void q4_scale_min(const uint8_t *s, size_t k, int *scale, int *min)
+{
+    if (k < 4) {
+        *scale = s[k] & 63;
+        *min = s[k + 4] & 63;
+    } else {
+        *scale = (s[k + 4] & 15) | s[k - 4] >> 6 << 4;
+        *min = s[k + 4] >> 4 | s[k] >> 6 << 4;
+    }
+}
+
+/* What Q4_K and Q5_K share: scales, minima and the low four bits, of which 32 bytes hold two groups. */
+static void read_q45_k(const uint8_t *b, const uint8_t *qs, size_t k, im__group *g)
+{
+    int scale, min;
+    q4_scale_min(b + 4, k, &scale, &min);
+    g->s = half_at(b) * (float)scale;
+    g->m = -(half_at(b + 2) * (float)min);
+    for (size_t i = 0; i < 32; i++) g->w[i] = (int8_t)((qs[k / 2 * 32 + i] >> (k % 2 * 4)) & 15);
+}
+
+static void read_q4_k(const uint8_t *b, size_t k, im__group *g) { read_q45_k(b, b + 16, k, g); }
+
+static void read_q5_k(const uint8_t *b, size_t k, im__group *g)
+{
+    read_q45_k(b, b + 48, k, g);
+    for (int i = 0; i < 32; i++) g->w[i] |= (int8_t)(((b[16 + i] >> k) & 1) << 4);
+}
+
+/* Halves of 128 elements: 64 bytes of low nibbles (elements 0 to 63 low, 64 to 127 high) and 32 bytes of four bit pairs. */
+static void read_q6_k(const uint8_t *b, size_t k, im__group *g)
+{
+    const uint8_t *low = b + k / 8 * 64 + k % 4 * 16, *high = b + 128 + k / 8 * 32 + k % 2 * 16;
+    g->s = half_at(b + 208) * (float)(int8_t)b[192 + k];
+    for (int i = 0; i < 16; i++) {
+        int four = (low[i] >> (k % 8 / 4 * 4)) & 15, two = (high[i] >> (k % 8 / 2 * 2)) & 3;
+        g->w[i] = (int8_t)((four | two << 4) - 32);
+    }
+}
+
+static void read_iq4_xs(const uint8_t *b, size_t k, im__group *g)
+{
+    int low = (b[4 + k / 2] >> (k % 2 * 4)) & 15, high = (im__load_u16(b + 2) >> (2 * k)) & 3;
+    g->s = half_at(b) * (float)((low | high << 4) - 32);
+    split_nibbles(b + 8 + 16 * k, g->w);
+    look_up(iq4_values, g->w);
+}
+
+bool im__dtype_has_min(uint32_t dtype)
+{
+    return dtype == IM__Q4_1 || dtype == IM__Q5_1 || dtype == IM__Q2_K || dtype == IM__Q4_K || dtype == IM__Q5_K;
+}
+
+void im__group_read(uint32_t dtype, const void *row, size_t index, im__group *out)
+{
+    const im__dtype_info *info = im__dtype_get(dtype);
+    assert(info->group_len != 0);
+    size_t per_block = info->block_len / info->group_len, k = index % per_block;
+    const uint8_t *b = (const uint8_t *)row + index / per_block * info->block_bytes;
+    *out = (im__group){0};
+    switch (dtype) {
+    case IM__Q4_0: read_q4_0(b, out); break;
+    case IM__Q4_1: read_q4_1(b, out); break;
+    case IM__Q5_0: read_q5_0(b, out); break;
+    case IM__Q5_1: read_q5_1(b, out); break;
+    case IM__Q8_0: read_q8_0(b, out); break;
+    case IM__IQ4_NL: read_iq4_nl(b, out); break;
+    case IM__MXFP4: read_mxfp4(b, out); break;
+    case IM__Q2_K: read_q2_k(b, k, out); break;
+    case IM__Q3_K: read_q3_k(b, k, out); break;
+    case IM__Q4_K: read_q4_k(b, k, out); break;
+    case IM__Q5_K: read_q5_k(b, k, out); break;
+    case IM__Q6_K: read_q6_k(b, k, out); break;
+    case IM__IQ4_XS: read_iq4_xs(b, k, out); break;
+    default: assert(!"a quantised type that runs");
+    }
+}
+
+static void widen_row(uint32_t dtype, const uint8_t *row, float *dst, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (dtype == IM__F32) dst[i] = im__f32_of_bits(im__load_u32(row + 4 * i));
+        if (dtype == IM__F16) dst[i] = im__f32_of_f16(im__load_u16(row + 2 * i));
+        if (dtype == IM__BF16) dst[i] = im__f32_of_bf16(im__load_u16(row + 2 * i));
+    }
+}
+
+void im__dequantise_row(uint32_t dtype, const void *row, float *dst, size_t n)
+{
+    if (im__dtype_is_float(dtype)) {
+        widen_row(dtype, row, dst, n);
+        return;
+    }
+    size_t len = im__dtype_get(dtype)->group_len;
+    bool has_min = im__dtype_has_min(dtype);
+    assert(len != 0 && n % im__dtype_get(dtype)->block_len == 0);
+    for (size_t k = 0; k < n / len; k++) {
+        im__group g;
+        im__group_read(dtype, row, k, &g);
+        for (size_t i = 0; i < len; i++) {
+            float product = g.s * (float)g.w[i]; /* adding a zero minimum would turn -0 into +0 */
+            dst[k * len + i] = has_min ? product + g.m : product;
+        }
+    }
+}
