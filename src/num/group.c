@@ -160,10 +160,15 @@ static void read_q6_k(const uint8_t *b, size_t k, im__group *g)
     }
 }
 
-static void read_iq4_xs(const uint8_t *b, size_t k, im__group *g)
+static int iq4_xs_scale(const uint8_t *b, size_t k)
 {
     int low = (b[4 + k / 2] >> (k % 2 * 4)) & 15, high = (im__load_u16(b + 2) >> (2 * k)) & 3;
-    g->s = half_at(b) * (float)((low | high << 4) - 32);
+    return (low | high << 4) - 32;
+}
+
+static void read_iq4_xs(const uint8_t *b, size_t k, im__group *g)
+{
+    g->s = half_at(b) * (float)iq4_xs_scale(b, k);
     split_nibbles(b + 8 + 16 * k, g->w);
     look_up(iq4_values, g->w);
 }
@@ -196,6 +201,39 @@ void im__group_read(uint32_t dtype, const void *row, size_t index, im__group *ou
     case IM__IQ4_XS: read_iq4_xs(b, k, out); break;
     default: assert(!"a quantised type that runs");
     }
+}
+
+/* Offsets of the super scale and the super minimum; 0 stands for "none" in the second. */
+static void super_offsets(uint32_t dtype, size_t *d, size_t *dmin)
+{
+    *d = dtype == IM__Q2_K ? 80 : dtype == IM__Q3_K ? 108 : dtype == IM__Q6_K ? 208 : 0;
+    *dmin = dtype == IM__Q2_K ? 82 : dtype == IM__Q4_K || dtype == IM__Q5_K ? 2 : 0;
+}
+
+static void super_scale(uint32_t dtype, const uint8_t *b, size_t k, im__super *out)
+{
+    int scale = 0, min = 0;
+    switch (dtype) {
+    case IM__Q2_K: scale = b[k] & 15, min = b[k] >> 4; break;
+    case IM__Q3_K: scale = q3_scale(b + 96, k); break;
+    case IM__Q4_K:
+    case IM__Q5_K: q4_scale_min(b + 4, k, &scale, &min); break;
+    case IM__Q6_K: scale = (int8_t)b[192 + k]; break;
+    case IM__IQ4_XS: scale = iq4_xs_scale(b, k); break;
+    default: assert(!"a type with super scales");
+    }
+    out->scale[k] = (int8_t)scale;
+    out->min[k] = (uint8_t)min;
+}
+
+void im__super_read(uint32_t dtype, const void *row, size_t index, im__super *out)
+{
+    const im__dtype_info *info = im__dtype_get(dtype);
+    const uint8_t *b = (const uint8_t *)row + index * info->block_bytes;
+    size_t d, dmin;
+    super_offsets(dtype, &d, &dmin);
+    *out = (im__super){.d = im__load_u16(b + d), .dmin = dmin ? im__load_u16(b + dmin) : 0};
+    for (size_t k = 0; k < (size_t)info->block_len / info->group_len; k++) super_scale(dtype, b, k, out);
 }
 
 static void widen_row(uint32_t dtype, const uint8_t *row, float *dst, size_t n)

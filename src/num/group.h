@@ -25,6 +25,17 @@ bool im__dtype_has_min(uint32_t dtype);
  * is required; the caller has checked that the row is that long. */
 void im__group_read(uint32_t dtype, const void *row, size_t index, im__group *out);
 
+/* The scales of one 256-element block of a type that keeps small integers under a super scale (Q2_K to Q6_K, IQ4_XS). Of its group k,
+ * s = d * scale[k] and m = -(dmin * min[k]), both exact. Packers keep these instead of the products, which are larger. */
+typedef struct im__super {
+    uint16_t d, dmin; /* binary16; dmin is 0 where the format has no minimum */
+    int8_t scale[16]; /* one for each group of the block; the rest is 0 */
+    uint8_t min[16];
+} im__super;
+
+/* Reads block `index` of a row. The type must be one of those above. */
+void im__super_read(uint32_t dtype, const void *row, size_t index, im__super *out);
+
 /* dst[0..n) = the row's values by the format's exact formula in binary32 (product rounded, then sum rounded), or widened for float types. n is a
  * multiple of the block length. Judged bit for bit against the reference implementation of the formats. */
 void im__dequantise_row(uint32_t dtype, const void *row, float *dst, size_t n);
