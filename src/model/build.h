@@ -12,10 +12,10 @@ typedef struct im__build {
     im__program *p;
     const im__gguf *g;
     const im__params *params;
-    bool *used;    /* [tensor_count] */
+    bool *used; /* [tensor_count] */
     im_status status;
     im_error *err;
-    int layer;     /* the layer being built: tensor names begin with blk.<layer>. */
+    int layer; /* the layer being built: tensor names begin with blk.<layer>. */
     /* the usual values */
     int x, h, q, k, v, att, gate, up, logits;
 } im__build;
@@ -26,14 +26,14 @@ im_status im__build_begin(im__build *b, im__program *p, const im__gguf *g, const
 im_status im__build_end(im__build *b);
 
 /* A tensor of the present layer ("attn_q", "weight") or of the whole model (layer below 0). */
-bool im__has(const im__build *b, const char *stem, const char *kind);
+bool im__b_has(const im__build *b, const char *stem, const char *kind);
 
-int im__rope_table(im__build *b, double base, double factor, bool adjacent, bool use_divisors);
+int im__b_rope_table(im__build *b, double base, double factor, bool adjacent, bool use_divisors);
 
-void im__embed(im__build *b, float by);                                  /* x = embedding of the token */
-void im__norm(im__build *b, int dst, int src, const char *stem, uint32_t n); /* n: width of a group */
-void im__linear(im__build *b, int dst, int src, const char *stem);       /* with its bias, if the file has one */
-void im__add(im__build *b, int dst, int src);
+void im__b_embed(im__build *b, float by);                                      /* x = embedding of the token */
+void im__b_norm(im__build *b, int dst, int src, const char *stem, uint32_t n); /* n: width of a group */
+void im__b_linear(im__build *b, int dst, int src, const char *stem);           /* with its bias, if the file has one */
+void im__b_add(im__build *b, int dst, int src);
 
 /* q, k, v from h; norms of q and k when the file has them; rotation, cache and attention; att = result. */
 typedef struct im__attention_params {
@@ -41,12 +41,12 @@ typedef struct im__attention_params {
     uint32_t window;
     int rope;
 } im__attention_params;
-void im__attention_block(im__build *b, const im__attention_params *a);
+void im__b_attention_block(im__build *b, const im__attention_params *a);
 
 /* h = down(f(gate(h)) * up(h)) */
-void im__feed_forward(im__build *b, im__glu glu);
+void im__b_feed_forward(im__build *b, im__glu glu);
 
 /* Last norm, output matrix (or the embedding when the file has none), cap of the logits. */
-void im__head(im__build *b, float cap);
+void im__b_head(im__build *b, float cap);
 
 #endif

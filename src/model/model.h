@@ -20,8 +20,8 @@ typedef struct im__params {
     uint32_t window;         /* 0: none */
     uint32_t window_every;   /* gemma: each such layer (1-based) sees everything; 0: not given */
     float eps, attention_scale /* 0: not given */, attention_cap, final_cap; /* caps below 0: not given */
-    double rope_base, rope_base_swa; /* 0: not given */
-    double rope_factor;              /* linear scaling of positions; 1: none */
+    double rope_base, rope_base_swa;                                         /* 0: not given */
+    double rope_factor;                                                      /* linear scaling of positions; 1: none */
 } im__params;
 
 /* Errors: IM_ERR_FORMAT or IM_ERR_UNSUPPORTED naming the key. im__params_clear frees the arrays. */
@@ -34,7 +34,7 @@ typedef struct im__family {
     im_status (*build)(im__program *p, const im__gguf *g, const im__params *params, im_error *err);
 } im__family;
 const im__family *im__family_find(const char *arch, size_t n); /* NULL: unknown */
-void im__family_names(im__buf *out);                          /* "gemma2, gemma3, llama, qwen2, qwen3" */
+void im__family_names(im__buf *out);                           /* "gemma2, gemma3, llama, qwen2, qwen3" */
 
 /* Reads the vocabulary of a file. `pre`: force this pre-tokeniser (NULL: the file's). *out is the caller's. Arrays made on the way
  * live in *keep until the tokenizer is gone. */
@@ -42,6 +42,7 @@ typedef struct im__vocab_arrays {
     im__gguf_string *token, *merge;
     float *score;
     int32_t *type;
+    int32_t end[2]; /* ids of the eot and eom keys */
 } im__vocab_arrays;
 im_status im__vocabulary_read(const im__gguf *g, const char *pre, im__tokenizer **out, im__vocab_arrays *keep, im_error *err);
 void im__vocab_arrays_clear(im__vocab_arrays *a);
