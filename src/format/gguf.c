@@ -49,15 +49,23 @@ const im__gguf_tensor *im__gguf_find_tensor(const im__gguf *g, const char *name)
     return e == NULL ? NULL : &g->tensor[e->id];
 }
 
-/* Sorts, and refuses a name that occurs twice. */
-static im_status sort_names(const im__gguf *g, entry *entries, size_t count, const char *what, im_error *err)
+/* Sorts, and returns an entry whose name occurs twice; NULL when there is none. */
+static const entry *sort_names(entry *entries, size_t count)
 {
-    char shown[IM__GGUF_SHOWN];
     if (count > 0) qsort(entries, count, sizeof *entries, compare_entries);
     for (size_t i = 1; i < count; i++)
-        if (compare_entries(&entries[i - 1], &entries[i]) == 0)
-            return im__fail(err, IM_ERR_FORMAT, "%s: %s '%s' occurs twice", g->path[0], what,
-                            im__gguf_show(entries[i].name, shown));
+        if (compare_entries(&entries[i - 1], &entries[i]) == 0) return &entries[i];
+    return NULL;
+}
+
+static im_status check_unique(const im__gguf *g, im_error *err)
+{
+    char shown[IM__GGUF_SHOWN];
+    const entry *key = sort_names(g->index->kv, g->kv_count), *tensor = sort_names(g->index->tensor, g->tensor_count);
+    if (key != NULL) return im__fail(err, IM_ERR_FORMAT, "%s: key '%s' occurs twice", g->path[0], im__gguf_show(key->name, shown));
+    if (tensor != NULL)
+        return im__fail(err, IM_ERR_FORMAT, "%s: tensor '%s' occurs twice", g->path[g->tensor[tensor->id].shard],
+                        im__gguf_show(tensor->name, shown));
     return IM_OK;
 }
 
@@ -72,8 +80,7 @@ static im_status build_index(im__gguf *g, im_error *err)
         return im__fail(err, IM_ERR_MEMORY, "%s: no memory for the index of names", g->path[0]);
     for (size_t i = 0; i < g->kv_count; i++) index->kv[i] = (entry){g->kv[i].key, i};
     for (size_t i = 0; i < g->tensor_count; i++) index->tensor[i] = (entry){g->tensor[i].name, i};
-    IM__TRY(sort_names(g, index->kv, g->kv_count, "key", err));
-    return sort_names(g, index->tensor, g->tensor_count, "tensor", err);
+    return check_unique(g, err);
 }
 
 /* ---- shards ---- */
@@ -115,8 +122,8 @@ static im_status check_split(const im__gguf *g, const im__gguf_shard *s, size_t 
         return IM_OK;
     }
     if (k->count != (int64_t)g->shard_count)
-        return im__fail(err, IM_ERR_FORMAT, "%s: named as one of %zu files, but its split.count is %s%.0" PRId64, s->path,
-                        g->shard_count, k->count < 0 ? "absent" : "", k->count < 0 ? 0 : k->count);
+        return im__fail(err, IM_ERR_FORMAT, "%s: named as one of %zu files, but its split.count %s", s->path, g->shard_count,
+                        k->count < 0 ? "is absent" : "is another number");
     if (k->no != (int64_t)no)
         return im__fail(err, IM_ERR_FORMAT, "%s: named as file %zu, but its split.no is not %zu", s->path, no + 1, no);
     return IM_OK;

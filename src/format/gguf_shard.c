@@ -91,9 +91,11 @@ static im_status take_name(cursor *c, const char *what, size_t max, im__gguf_str
     if (out->len > max)
         return im__fail(c->err, IM_ERR_FORMAT, "%s: %s '%s' has %zu bytes, the format allows %zu", c->path, what,
                         im__gguf_show(*out, shown), out->len, max);
-    if (!im__utf8_valid(out->ptr, out->len) || memchr(out->ptr, 0, out->len) != NULL)
-        return im__fail(c->err, IM_ERR_FORMAT, "%s: %s '%s' at byte %zu is not UTF-8 text", c->path, what,
-                        im__gguf_show(*out, shown), at);
+    const char *fault = memchr(out->ptr, 0, out->len) != NULL ? "holds a zero byte"
+                        : !im__utf8_valid(out->ptr, out->len) ? "is not UTF-8"
+                                                              : NULL;
+    if (fault != NULL)
+        return im__fail(c->err, IM_ERR_FORMAT, "%s: %s '%s' at byte %zu %s", c->path, what, im__gguf_show(*out, shown), at, fault);
     return IM_OK;
 }
 
@@ -295,7 +297,10 @@ static im_status measure(const cursor *c, im__gguf_tensor *t)
     fits = fits && t->bytes != 0;
     for (int i = 1; i < IM__GGUF_MAX_DIMS && fits; i++)
         fits = t->dim[i] <= SIZE_MAX && im__mul(t->bytes, (size_t)t->dim[i], &t->bytes);
-    if (!fits || t->bytes > c->size) return bad_tensor(c, t, IM_ERR_FORMAT, "its dimensions ask for more bytes than the file has");
+    if (!fits) return bad_tensor(c, t, IM_ERR_FORMAT, "its dimensions overflow");
+    if (t->bytes > c->size)
+        return bad_tensor(c, t, IM_ERR_FORMAT, "its dimensions ask for %zu bytes, the file has %zu; it is cut short or damaged",
+                          t->bytes, c->size);
     return IM_OK;
 }
 
@@ -323,23 +328,24 @@ static int by_offset(const void *a, const void *b)
 /* Turns offsets into pointers: inside the file, and no two tensors over the same bytes. */
 static im_status place_tensors(const cursor *c, im__gguf_shard *s, span *spans)
 {
+    char shown[IM__GGUF_SHOWN];
     size_t start;
     if (s->tensor_count == 0) return IM_OK;
     if (!im__add(c->at, s->alignment - 1, &start)) return cut(c, "the tensor data");
     start -= start % s->alignment;
     size_t room = start < c->size ? c->size - start : 0;
     qsort(spans, s->tensor_count, sizeof *spans, by_offset);
-    uint64_t end = 0;
     for (size_t i = 0; i < s->tensor_count; i++) {
-        const span *w = &spans[i];
+        const span *w = &spans[i], *before = i == 0 ? NULL : w - 1;
         im__gguf_tensor *t = &s->tensor[w->id];
         if (w->bytes > room || w->offset > room - w->bytes)
             return bad_tensor(c, t, IM_ERR_FORMAT,
                               "its %zu bytes at offset %" PRIu64 " reach past the end of the file; it is cut short or damaged",
                               w->bytes, w->offset);
-        if (w->offset < end) return bad_tensor(c, t, IM_ERR_FORMAT, "it overlaps the tensor before it");
+        if (before != NULL && w->offset < before->offset + before->bytes)
+            return bad_tensor(c, t, IM_ERR_FORMAT, "its bytes overlap those of tensor '%s'",
+                              im__gguf_show(s->tensor[before->id].name, shown));
         t->data = c->data + start + w->offset;
-        end = w->offset + w->bytes;
     }
     return IM_OK;
 }

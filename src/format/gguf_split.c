@@ -142,8 +142,8 @@ static im_status list_missing(const im__gguf_set *set, const char *path, im_erro
     }
     im_status status = IM_OK;
     if (missing > 0)
-        status = im__fail(err, IM_ERR_IO, "%s: %zu of %zu files of this split model are missing beside it: %s", path, missing,
-                          set->count, list.failed ? "(no memory for their names)" : list.data);
+        status = im__fail(err, IM_ERR_IO, "%s: %zu of the %zu files of this split model are missing: %s", path, missing, set->count,
+                          list.failed ? "(no memory for their names)" : list.data);
     im__buf_free(&list);
     return status;
 }
