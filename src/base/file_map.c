@@ -39,10 +39,9 @@ void im__file_map_close(im__file_map *map)
     *map = (im__file_map){0};
 }
 
-void im__file_map_release(const im__file_map *map, size_t offset, size_t bytes)
+void im__file_release(const void *address, size_t bytes)
 {
-    if (offset > map->size || bytes > map->size - offset) return;
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t first = (offset + page - 1) / page * page, end = (offset + bytes) / page * page;
-    if (first < end) madvise((uint8_t *)map->data + first, end - first, MADV_DONTNEED);
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)address;
+    uintptr_t first = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
 }

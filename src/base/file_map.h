@@ -21,8 +21,8 @@ typedef struct im__file_map {
 im_status im__file_map_open(im__file_map *map, const char *path, im_error *err);
 void im__file_map_close(im__file_map *map); /* an all-zero map is allowed and left so */
 
-/* Tells the system that [offset, offset + bytes) will not be read again soon: the pages that lie wholly inside leave this process's
- * resident memory. Reading them later is allowed and brings them back. A range outside the map does nothing. */
-void im__file_map_release(const im__file_map *map, size_t offset, size_t bytes);
+/* Tells the system that the bytes at `address`, which lie inside a file map, will not be read again soon: whole pages of them leave this process's resident
+ * memory. Reading them later is allowed and brings them back. (Memory that is no file map would lose its contents.) */
+void im__file_release(const void *address, size_t bytes);
 
 #endif

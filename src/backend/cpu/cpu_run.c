@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One step: the phases of the lowered program over the rows. Phase 0 makes the rotation tables of the step's positions.
+ */
+#include "backend/cpu/cpu.h"
+
+#include "num/dtype.h"
+#include "num/real.h"
+
+#include <string.h>
+
+#define ROWS_A_UNIT 4    /* of a rows phase */
+#define ATTENTION_TILE 8 /* query rows that share the reading of keys and values */
+#define UNITS_A_THREAD 6 /* of a matmul phase, so that a slow thread does not hold up the rest */
+#define MOST_OUTPUTS 512 /* of one matmul unit */
+
+/* ---- row sets ---------------------------------------------------------------------------------------------------------------- */
+
+static void add_row(im__row_set *set, const im__row *row, size_t source)
+{
+    size_t at = set->rows++;
+    set->row[at] = row;
+    set->source[at] = (uint32_t)source;
+    set->position[at] = row->position;
+    struct im__tile *last = set->tiles > 0 ? &set->tile[set->tiles - 1] : NULL;
+    if (last != NULL && set->row[last->begin]->seq == row->seq && last->end - last->begin < ATTENTION_TILE) {
+        last->end++;
+    } else {
+        set->tile[set->tiles++] = (struct im__tile){(uint32_t)at, (uint32_t)at + 1};
+    }
+}
+
+static void fill_row_sets(im__cpu *c, const im__step *step)
+{
+    c->all.rows = c->all.tiles = c->selected.rows = c->selected.tiles = 0;
+    for (size_t r = 0; r < step->rows; r++) {
+        add_row(&c->all, &step->row[r], r);
+        if (step->row[r].wants_logits) add_row(&c->selected, &step->row[r], r);
+    }
+}
+
+static const im__row_set *rows_of(const im__cpu *c, const im__phase *phase) { return phase->selected ? &c->selected : &c->all; }
+
+/* ---- rows phases --------------------------------------------------------------------------------------------------------------- */
+
+static float *value_row(const im__cpu *c, int value, size_t row)
+{
+    if (value == IM__NONE) return NULL;
+    size_t width = c->p->value[value].width;
+    return (value == c->p->logits ? c->step->logits : c->value[value]) + row * width;
+}
+
+static im__kv_view view_of(const im__cpu *c, const im__row *row, int layer)
+{
+    im__pool_kind pool = im__kv_layer_pool(c->p, (size_t)layer);
+    const im__kv_layer *kv = &c->p->kv[layer];
+    size_t keys = (size_t)kv->kv_heads * kv->head_dim * IM__PAGE;
+    return (im__kv_view){.base = c->pool[pool],
+                         .page_stride = c->page_elements[pool],
+                         .k_offset = c->layer_offset[layer],
+                         .v_offset = c->layer_offset[layer] + keys,
+                         .table = c->step->seq[row->seq].pages[pool]};
+}
+
+static void run_kv_store(im__cpu *c, const im__op *op, const im__row *row, size_t r)
+{
+    im__kv_view kv = view_of(c, row, op->layer);
+    size_t n = c->ops.kv_store(&kv, c->p->kv[op->layer].kv_heads, op->head_dim, row->position, value_row(c, op->src, r),
+                               value_row(c, op->src2, r));
+    if (n > 0) atomic_fetch_add_explicit(&c->clamped, n, memory_order_relaxed);
+}
+
+static void run_rope(im__cpu *c, const im__op *op, size_t source, float *x)
+{
+    const im__rope *rope = &c->p->rope[op->rope];
+    size_t at = source * rope->rot_dim / 2;
+    c->ops.rope(x, op->heads, op->head_dim, rope->rot_dim, c->cosine[op->rope] + at, c->sine[op->rope] + at, rope->adjacent);
+}
+
+static void run_row_op(im__cpu *c, const im__op *op, const im__row_set *set, size_t r)
+{
+    float *dst = value_row(c, op->dst, r), *src = value_row(c, op->src, r), *src2 = value_row(c, op->src2, r);
+    size_t width = op->dst == IM__NONE ? 0 : c->p->value[op->dst].width;
+    switch (op->kind) {
+    case IM__OP_EMBED: im__embed_row(&c->p->matrix[op->weight].w, (size_t)set->row[r]->token, op->by, dst); break;
+    case IM__OP_NORM: c->ops.rms_norm(dst, src, c->p->vector[op->vector].data, op->n, width / op->n, op->by); break;
+    case IM__OP_ROPE: run_rope(c, op, set->source[r], dst); break;
+    case IM__OP_KV_STORE: run_kv_store(c, op, set->row[r], r); break;
+    case IM__OP_GLU: c->ops.glu(dst, src, src2, width, op->glu); break;
+    case IM__OP_ADD: c->ops.add(dst, src, width); break;
+    case IM__OP_SCALE: c->ops.scale(dst, src, width, op->by); break;
+    case IM__OP_SOFTCAP: c->ops.softcap(dst, width, op->by); break;
+    case IM__OP_MATMUL:
+    case IM__OP_ATTENTION:
+    case IM__OP_SELECT: break; /* phases of their own */
+    }
+}
+
+static void run_rows(im__cpu *c, const im__phase *phase, size_t unit)
+{
+    const im__row_set *set = rows_of(c, phase);
+    size_t begin = unit * ROWS_A_UNIT, end = begin + ROWS_A_UNIT < set->rows ? begin + ROWS_A_UNIT : set->rows;
+    for (size_t r = begin; r < end; r++)
+        for (size_t i = phase->first; i < phase->first + phase->count; i++) {
+            const im__action *a = &c->lowered.action[i];
+            if (a->op != NULL)
+                run_row_op(c, a->op, set, r);
+            else
+                c->ops.quantise(&c->act[a->value], r, value_row(c, a->value, r));
+        }
+}
+
+/* ---- matmul phases ---------------------------------------------------------------------------------------------------------------- */
+
+/* Outputs that one unit of this product computes: enough units for all threads, each a multiple of 16 outputs. */
+static size_t outputs_a_unit(const im__cpu *c, const im__weight *w)
+{
+    size_t n = w->n_out / (size_t)(c->options.threads * UNITS_A_THREAD);
+    n = (n + 15) & ~(size_t)15;
+    if (c->options.threads == 1 || n > MOST_OUTPUTS) n = MOST_OUTPUTS;
+    return n < 16 ? 16 : n;
+}
+
+static size_t units_of(const im__cpu *c, const im__op *op)
+{
+    const im__weight *w = &c->weights.matrix[op->weight];
+    size_t n = outputs_a_unit(c, w);
+    return (w->n_out + n - 1) / n;
+}
+
+static void run_matmul_unit(im__cpu *c, const im__op *op, size_t rows, size_t unit)
+{
+    const im__weight *w = &c->weights.matrix[op->weight];
+    const im__matmul_kernel *kernel = c->weights.kernel[op->weight];
+    bool quantised = !im__dtype_is_float(w->dtype);
+    im__matmul_in in = {.act = quantised ? &c->act[op->src] : NULL,
+                        .x = quantised ? NULL : c->value[op->src],
+                        .x_stride = c->p->value[op->src].width,
+                        .rows = rows};
+    const float *bias = op->vector == IM__NONE ? NULL : c->p->vector[op->vector].data;
+    size_t n = outputs_a_unit(c, w), begin = unit * n, end = begin + n < w->n_out ? begin + n : w->n_out;
+    (kernel != NULL ? kernel->run : im__matmul_c)(w, &in, bias, value_row(c, op->dst, 0), w->n_out, begin, end);
+}
+
+static void run_matmul(im__cpu *c, const im__phase *phase, size_t unit)
+{
+    for (size_t i = phase->first; i < phase->first + phase->count; i++) {
+        const im__op *op = c->lowered.action[i].op;
+        size_t units = units_of(c, op);
+        if (unit < units) {
+            run_matmul_unit(c, op, rows_of(c, phase)->rows, unit);
+            return;
+        }
+        unit -= units;
+    }
+}
+
+/* ---- attention and select -------------------------------------------------------------------------------------------------------------- */
+
+static void run_attention(im__cpu *c, const im__phase *phase, size_t unit, int thread)
+{
+    const im__row_set *set = rows_of(c, phase);
+    const im__op *op = c->lowered.action[phase->first].op;
+    const im__kv_layer *kv = &c->p->kv[op->layer];
+    const struct im__tile *tile = &set->tile[unit / kv->kv_heads];
+    size_t head = unit % kv->kv_heads, stride = (size_t)op->heads * op->head_dim;
+    im__attention a = {.kv = view_of(c, set->row[tile->begin], op->layer),
+                       .heads = op->heads,
+                       .kv_heads = kv->kv_heads,
+                       .head_dim = op->head_dim,
+                       .window = kv->window,
+                       .scale = op->by,
+                       .softcap = op->cap,
+                       .q = c->value[op->src],
+                       .q_stride = stride,
+                       .out = c->value[op->dst],
+                       .out_stride = stride,
+                       .position = set->position};
+    c->ops.attention(&a, tile->begin, tile->end, head, head + 1, c->scratch + (size_t)thread * c->scratch_floats);
+}
+
+static void keep_rows(im__cpu *c, int value)
+{
+    if (value == IM__NONE) return;
+    for (size_t r = 0; r < c->selected.rows; r++) {
+        size_t from = c->selected.source[r];
+        if (from != r) memcpy(value_row(c, value, r), value_row(c, value, from), c->p->value[value].width * sizeof(float));
+    }
+}
+
+static void run_select(im__cpu *c, const im__phase *phase)
+{
+    const im__op *op = c->lowered.action[phase->first].op;
+    keep_rows(c, op->src);
+    keep_rows(c, op->src2);
+}
+
+static void run_rope_tables(im__cpu *c, size_t unit)
+{
+    size_t begin = unit * ROWS_A_UNIT, end = begin + ROWS_A_UNIT < c->all.rows ? begin + ROWS_A_UNIT : c->all.rows;
+    for (size_t i = 0; i < c->p->rope_count; i++) {
+        size_t pairs = c->p->rope[i].rot_dim / 2;
+        for (size_t r = begin; r < end; r++)
+            for (size_t k = 0; k < pairs; k++)
+                im__rope_angle(c->all.position[r], c->p->rope[i].frequency[k], &c->cosine[i][r * pairs + k],
+                               &c->sine[i][r * pairs + k]);
+    }
+}
+
+/* ---- the step ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void run_unit(void *ctx, size_t index, size_t unit, int thread)
+{
+    im__cpu *c = ctx;
+    if (index == 0) {
+        run_rope_tables(c, unit);
+        return;
+    }
+    const im__phase *phase = &c->lowered.phase[index - 1];
+    switch (phase->kind) {
+    case IM__PHASE_ROWS: run_rows(c, phase, unit); break;
+    case IM__PHASE_MATMUL: run_matmul(c, phase, unit); break;
+    case IM__PHASE_ATTENTION: run_attention(c, phase, unit, thread); break;
+    case IM__PHASE_SELECT: run_select(c, phase); break;
+    }
+}
+
+static size_t count_units(const im__cpu *c, const im__phase *phase)
+{
+    const im__row_set *set = rows_of(c, phase);
+    size_t units = 0;
+    if (phase->kind == IM__PHASE_SELECT) return 1;
+    if (set->rows == 0) return 0;
+    if (phase->kind == IM__PHASE_ROWS) return (set->rows + ROWS_A_UNIT - 1) / ROWS_A_UNIT;
+    if (phase->kind == IM__PHASE_ATTENTION) return set->tiles * c->p->kv[c->lowered.action[phase->first].op->layer].kv_heads;
+    for (size_t i = phase->first; i < phase->first + phase->count; i++) units += units_of(c, c->lowered.action[i].op);
+    return units;
+}
+
+static im_status check_step(const im__cpu *c, const im__step *step, im_error *err)
+{
+    size_t wanted = 0;
+    for (size_t r = 0; r < step->rows; r++) {
+        const im__row *row = &step->row[r];
+        wanted += row->wants_logits;
+        if (row->token < 0 || (uint32_t)row->token >= c->p->vocab || row->position < 0 || row->seq >= step->seqs)
+            return im__fail(err, IM_ERR_INTERNAL, "row %zu of a step is out of range", r);
+    }
+    if (step->rows == 0 || step->rows > c->options.max_rows || wanted > c->options.max_logit_rows)
+        return im__fail(err, IM_ERR_INTERNAL, "a step of %zu rows, %zu with logits, exceeds its plan", step->rows, wanted);
+    return IM_OK;
+}
+
+im_status im__cpu_run(im__backend *b, const im__step *step, im_error *err)
+{
+    im__cpu *c = (im__cpu *)b;
+    IM__TRY(check_step(c, step, err));
+    c->step = step;
+    fill_row_sets(c, step);
+    c->units[0] = (uint32_t)((step->rows + ROWS_A_UNIT - 1) / ROWS_A_UNIT);
+    for (size_t i = 0; i < c->lowered.phase_count; i++) c->units[i + 1] = (uint32_t)count_units(c, &c->lowered.phase[i]);
+    bool whole = im__team_run(c->team, c->lowered.phase_count + 1, c->units, run_unit, c, step->cancel);
+    c->step = NULL;
+    return whole ? IM_OK : im__fail(err, IM_ERR_CANCELLED, "cancelled");
+}
