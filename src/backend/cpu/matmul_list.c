@@ -2,10 +2,15 @@
  *
  * The list of matrix kernels in this build, and the choice among them. Order matters: of two kernels of the same level the first wins.
  */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/matmul_list.h"
+
+#define AVX512(name, dtype) &im__matmul_##name##_avx512,
 
 static const im__matmul_kernel *const kernels[] = {
-    NULL,
+#ifdef __x86_64__
+    IM__PACKED_TYPES(AVX512)
+#endif
+        NULL,
 };
 
 const im__matmul_kernel *const *im__matmul_kernels(void) { return kernels; }
