@@ -26,8 +26,13 @@ step() {
     shift
     printf '== %s: %s\n' "$label" "$*" >>"$log"
     from=$(wc -l <"$log")
+    # In a process group of its own, so that an interrupt ends all of it.
+    set -m
     "$@" >>"$log" 2>&1 </dev/null &
     pid=$!
+    set +m
+    # shellcheck disable=SC2064
+    trap "kill -TERM -$pid 2>/dev/null; exit 130" INT TERM
     if [[ -t 2 ]]; then
         while kill -0 "$pid" 2>/dev/null; do
             printf '\r%s ... %d s ' "$label" $((SECONDS - begun)) >&2
@@ -36,6 +41,7 @@ step() {
         printf '\r\033[K' >&2
     fi
     wait "$pid" || status=$?
+    trap - INT TERM
     if [[ $status -eq 0 ]]; then
         say "$label: done ($((SECONDS - begun)) s)"
     else
@@ -99,9 +105,8 @@ need_cmake() {
     fi
 }
 
-# One at a time in this checkout and in this cache.
+# lock FILE: one at a time.
 lock() {
-    mkdir -p "$(dirname "$1")"
     exec 9>"$1"
     if ! flock -n 9; then
         say "another run is at work (lock $1); waiting for it"
@@ -113,10 +118,15 @@ unlock() { exec 9>&-; }
 # has_size FILE BYTES: files come to their final name only after their digest was right, so their size is enough later.
 has_size() { [[ -f $1 && $(stat -c %s "$1") -eq $2 ]]; }
 
-# fetch_model FILE BYTES SHA256 FUNCTION: FUNCTION FOLDER TARGET downloads into FOLDER and leaves the model at TARGET.
+# fetch_model FILE BYTES SHA256 FUNCTION: FUNCTION FOLDER TARGET downloads into FOLDER and leaves the model at TARGET. One run at a time for
+# each cache; what an interrupted one left is removed.
 fetch_model() {
     local file=$1 bytes=$2 digest=$3 get=$4 folder
-    mkdir -p "$models"
+    mkdir -p "$models" && exec 8>"$models/.lock" && flock 8 || return 1
+    if has_size "$models/$file" "$bytes"; then
+        return 0
+    fi
+    rm -rf "$models"/.fetch.*
     folder=$(mktemp -d "$models/.fetch.XXXXXX") || return 1
     if "$get" "$folder" "$folder/model" && printf '%s  %s\n' "$digest" "$folder/model" | sha256sum -c --status && has_size "$folder/model" "$bytes"; then
         mv "$folder/model" "$models/$file"
