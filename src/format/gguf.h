@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GGUF versions 2 and 3, little endian, whole or split (name-00001-of-00003.gguf; any shard or the folder that holds just one set).
- * Bytes in, validated directory out: after im__gguf_open has returned IM_OK every key, string and tensor lies inside its file, names are unique
- * and valid UTF-8, offsets are aligned, disjoint and within the data, element counts and byte sizes are free of overflow. Nothing is copied but the directory:
- * strings and tensor data point into the mapping and live as long as the im__gguf.
+ * GGUF versions 2 and 3, little endian, whole or split (name-00001-of-00003.gguf; any shard or the folder that holds just one model).
+ * Bytes in, validated directory out: after im__gguf_open has returned IM_OK every key, string and tensor lies inside its file, names are unique,
+ * not empty, valid UTF-8 and without a zero byte, offsets are aligned, disjoint and within the data, dimensions are not 0, element counts and
+ * byte sizes are free of overflow, booleans are 0 or 1. String values and the strings of arrays may hold any bytes. Nothing is copied but the
+ * directory: strings and tensor data point into the mapping and live as long as the im__gguf.
  *
- * Source of the format: docs/gguf.md of the ggml project. Limits that it leaves open are ours: see the constants.
+ * Source of the format: docs/gguf.md of the ggml project. Limits that it leaves open are ours: see the constants. What it leaves to the reader:
+ * holes between tensors, data in another order than the directory and bytes behind the last tensor are accepted; a key that occurs twice
+ * (even with the same value) and arrays of arrays are refused. What the keys mean is not looked at, but for general.alignment and split.*.
+ *
+ * A closed or failed open leaves nothing behind. An im__gguf is never changed after open: any number of threads may read it.
  */
 #ifndef IRONMULE_FORMAT_GGUF_H
 #define IRONMULE_FORMAT_GGUF_H
@@ -67,13 +72,14 @@ typedef struct im__gguf {
     size_t kv_count, tensor_count, shard_count;
     im__gguf_kv *kv;              /* of the first shard, in file order */
     im__gguf_tensor *tensor;      /* of all shards, in shard and file order */
-    im__file_map *map;            /* [shard_count] */
+    im__file_map *map;            /* [shard_count]; empty ones after im__gguf_parse */
     char **path;                  /* [shard_count] */
     struct im__gguf_index *index; /* name lookup */
 } im__gguf;
 
 /* Opens, maps and validates. On success *out is owned by the caller. Errors name the file and the fault: IM_ERR_IO, IM_ERR_FORMAT,
- * IM_ERR_UNSUPPORTED (version 1, big endian, an unknown tensor type: type number and tensor are named), IM_ERR_MEMORY. A missing shard is named. */
+ * IM_ERR_UNSUPPORTED (version 1, big endian, an unknown tensor type: type number and tensor are named), IM_ERR_MEMORY, IM_ERR_ARGUMENT (a folder
+ * with several models). All missing shards are named; siblings are looked for beside the given name, links are not resolved. On failure *out is NULL. */
 im_status im__gguf_open(im__gguf **out, const char *path, im_error *err);
 /* The same on bytes in memory that outlive the result (used by fuzzing): a single shard called `name` in messages. */
 im_status im__gguf_parse(im__gguf **out, const void *data, size_t size, const char *name, im_error *err);
@@ -91,7 +97,8 @@ im_status im__gguf_get_bool(const im__gguf *g, const char *key, bool required, b
 im_status im__gguf_get_string(const im__gguf *g, const char *key, bool required, im__gguf_string *out, im_error *err);
 /* Array of strings: *out is a new array of *count entries pointing into the mapping (free with im__free). Absent: NULL, 0. */
 im_status im__gguf_get_strings(const im__gguf *g, const char *key, im__gguf_string **out, size_t *count, im_error *err);
-/* Arrays of numbers, copied (aligned) into a new array; a scalar counts as an array of one. Absent: NULL, 0. */
+/* Arrays of numbers, copied (aligned) into a new array; a scalar counts as an array of one. A double beyond the float range becomes infinite,
+ * an integer beyond 32 bits is refused. Absent: NULL, 0. More than IM__GGUF_MAX_ITEMS elements are refused, here and for strings. */
 im_status im__gguf_get_f32s(const im__gguf *g, const char *key, float **out, size_t *count, im_error *err);
 im_status im__gguf_get_i32s(const im__gguf *g, const char *key, int32_t **out, size_t *count, im_error *err);
 

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void play(const uint8_t *data, size_t size)
 {
-    uint8_t *exact = malloc(size > 0 ? size : 1);
+    uint8_t *exact = calloc(size > 0 ? size : 1, 1);
     if (exact == NULL) exit(2);
     if (size > 0) memcpy(exact, data, size);
     LLVMFuzzerTestOneInput(exact, size);
