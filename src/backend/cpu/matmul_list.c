@@ -4,11 +4,12 @@
  */
 #include "backend/cpu/matmul_list.h"
 
+#define AVX2(name, dtype) &im__matmul_##name##_avx2,
 #define AVX512(name, dtype) &im__matmul_##name##_avx512,
 
 static const im__matmul_kernel *const kernels[] = {
 #ifdef __x86_64__
-    IM__PACKED_TYPES(AVX512)
+    IM__PACKED_TYPES(AVX2) IM__PACKED_TYPES(AVX512)
 #endif
         NULL,
 };
