@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokens that are cut out of a text before everything else: user-defined ones always, control tokens where the caller allows it.
+ * Leftmost first, longest at the same place.
+ */
+#ifndef IRONMULE_TEXT_ADDED_TOKENS_H
+#define IRONMULE_TEXT_ADDED_TOKENS_H
+
+#include "text/tokenizer/tokenizer.h"
+
+/* Longest string that is looked for; a vocabulary with a longer one is refused (the search costs that much per byte at worst). */
+#define IM__ADDED_MAX 1024
+
+typedef struct im__added_token {
+    im__bytes text; /* borrowed */
+    int32_t id;
+    bool control;
+} im__added_token;
+
+typedef struct im__added_tokens {
+    im__added_token *entry; /* sorted by bytes, no two alike */
+    size_t count;
+    uint32_t first[257]; /* entries that begin with byte b are first[b] .. first[b + 1] - 1 */
+} im__added_tokens;
+
+/* Sorts and indexes entry[0..count), which `a` owns from then on (also freed on failure by im__added_tokens_free). Of entries with the same text the lowest id stays. */
+void im__added_tokens_init(im__added_tokens *a, im__added_token *entry, size_t count);
+void im__added_tokens_free(im__added_tokens *a);
+
+typedef struct im__added_match {
+    size_t begin, end; /* in the text */
+    int32_t id;        /* -1: no match, begin = end = n */
+} im__added_match;
+
+/* The first match at or behind `from` in text[0..n). Control tokens count only with parse_special, and not when they touch a span of `plain`;
+ * *span is a cursor into plain[] that starts at 0 and is kept between calls with growing `from`. */
+im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from,
+                                      const im__encode_options *options, size_t *span);
+
+#endif
