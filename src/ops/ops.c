@@ -48,10 +48,11 @@ void im__embed_row(const im__weight *w, size_t index, float scale, float *dst)
 
 /* ---- scratch of attention ---- */
 
-/* A tile of 16 rows with the heads that share a KV head: for each its scaled query, the state of a block and of a span, the scores; and one block of
- * keys and of values, widened. */
+/* One block of keys and one of values, widened, and for each query of a tile its scaled self and the sums of a span and of all spans. */
 size_t im__attention_scratch(uint32_t heads, uint32_t kv_heads, uint32_t head_dim)
 {
-    size_t queries = (size_t)16 * (heads / kv_heads);
-    return queries * (3 * (size_t)head_dim + IM__PAGE + 16) + 2 * (size_t)IM__PAGE * head_dim + 64;
+    (void)heads;
+    (void)kv_heads;
+    size_t padded = ((size_t)head_dim + 15) / 16 * 16;
+    return padded * (2 * IM__PAGE + 3 * IM__ATTENTION_TILE);
 }

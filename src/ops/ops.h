@@ -53,8 +53,9 @@ typedef void im__matmul_fn(const im__weight *w, const im__matmul_in *in, const f
 
 /* ---- attention (section 4) --------------------------------------------------------------------------------------------------- */
 
-#define IM__PAGE 64   /* positions in a KV page and in an attention block */
-#define IM__SPAN 1024 /* keys in a span of the merge */
+#define IM__PAGE 64           /* positions in a KV page and in an attention block */
+#define IM__SPAN 1024         /* keys in a span of the merge */
+#define IM__ATTENTION_TILE 32 /* queries (rows times heads) that a kernel may take through a block together */
 
 /* One sequence's cache of one layer, in pages. Page p holds positions 64p .. 64p + 63. For each KV head h:
  * keys   at page(p) + k_offset + h * head_dim * 64, stored [head_dim][64] (transposed: lanes run across keys),
