@@ -36,11 +36,13 @@ typedef struct im__step {
 } im__step;
 
 typedef struct im__backend_options {
-    int threads;             /* at least 1 */
-    const char *cpu_level;   /* NULL: the best one */
-    size_t max_rows;         /* rows in a step */
-    size_t max_logit_rows;   /* rows that may want logits in a step */
-    size_t pages[IM__POOLS]; /* pages in each pool */
+    int threads;                                   /* at least 1 */
+    const char *cpu_level;                         /* NULL: the best one */
+    size_t max_rows;                               /* rows in a step */
+    size_t max_logit_rows;                         /* rows that may want logits in a step */
+    size_t pages[IM__POOLS];                       /* pages in each pool */
+    void (*progress)(void *user, double fraction); /* of loading, on the calling thread; NULL: none */
+    void *progress_user;
 } im__backend_options;
 
 /* Bytes that a backend takes, known before it takes them. */
@@ -53,8 +55,9 @@ struct im__backend {
     const char *name; /* "cpu" */
     im_status (*run)(im__backend *b, const im__step *step, im_error *err);
     void (*close)(im__backend *b);
-    uint64_t (*clamped)(const im__backend *b);     /* cache values clamped to the range of binary16 so far */
-    const char *(*describe)(const im__backend *b); /* level and kernels in use, one line */
+    int32_t (*argmax)(const float *logits, size_t n); /* lowest id among the largest; -1 when one is NaN */
+    uint64_t (*clamped)(const im__backend *b);        /* cache values clamped to the range of binary16 so far */
+    const char *(*describe)(const im__backend *b);    /* level and kernels in use, one line */
 };
 
 im_status im__backend_cpu_plan(const im__program *p, const im__backend_options *o, im__memory_plan *plan, im_error *err);

@@ -178,6 +178,8 @@ static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_op
     IM__TRY(take_memory(c, err));
     phases = c->lowered.phase_count + 1 > p->matrix_count ? c->lowered.phase_count + 1 : p->matrix_count;
     IM__TRY(im__team_new(&c->team, o->threads, phases, err));
+    c->weights.progress = o->progress;
+    c->weights.progress_user = o->progress_user;
     IM__TRY(im__weights_pack(&c->weights, c->team, err));
     im__buf_printf(&c->description, "%s: ", im__cpu_level_name(c->level));
     im__weights_describe(&c->weights, &c->description);
@@ -190,6 +192,7 @@ im_status im__backend_cpu_open(im__backend **out, const im__program *p, const im
     if (c == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
     c->base = (im__backend){.name = "cpu", .run = im__cpu_run, .close = close_cpu, .clamped = clamped, .describe = describe};
     im_status status = open_cpu(c, p, o, err);
+    c->base.argmax = c->ops.argmax;
     if (status == IM_OK)
         *out = &c->base;
     else

@@ -55,9 +55,10 @@ static void pack_unit(void *ctx, size_t phase, size_t unit, int thread)
     im__weights *all = ctx;
     const im__weight *w = &all->matrix[phase];
     size_t rows = unit_rows(w), begin = unit * rows, end = begin + rows < w->n_out ? begin + rows : w->n_out;
-    (void)thread;
     all->kernel[phase]->pack(w, w->packed, begin, end);
     im__file_release((const char *)w->data + begin * w->row_bytes, (end - begin) * w->row_bytes);
+    size_t done = atomic_fetch_add_explicit(&all->packed, (end - begin) * w->packed_bytes / w->n_out, memory_order_relaxed);
+    if (thread == 0 && all->progress != NULL) all->progress(all->progress_user, (double)done / (double)all->block_bytes);
 }
 
 im_status im__weights_pack(im__weights *all, im__team *team, im_error *err)

@@ -16,11 +16,14 @@ typedef struct im__weights {
     im__weight *matrix;               /* [matrix_count] */
     void *block;                      /* all packed matrices */
     size_t block_bytes;
+    void (*progress)(void *user, double fraction); /* of packing, on the thread that called im__weights_pack; NULL: none */
+    void *progress_user;
+    atomic_size_t packed; /* bytes done */
 } im__weights;
 
 /* Bytes that packing takes, with the choice of kernels; nothing is taken yet. *out needs im__weights_clear. */
 im_status im__weights_choose(im__weights *out, const im__program *p, im__cpu_level level, im_error *err);
-/* Takes the memory and packs, in parallel. progress (NULL allowed) is called on the calling thread with 0 .. 1. */
+/* Takes the memory and packs, in parallel. */
 im_status im__weights_pack(im__weights *w, im__team *team, im_error *err);
 void im__weights_clear(im__weights *w);
 

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening and closing an engine: every default is settled, all memory is counted, checked against the machine and taken, then the thread starts.
+ */
+#include "base/machine.h"
+#include "engine/internal.h"
+
+#include <string.h>
+
+#define DEFAULT_CONTEXT 4096
+#define DEFAULT_CHUNK 256
+#define MOST_CHUNK 4096
+#define MOST_THREADS 1024
+#define MOST_SEQUENCES 1024
+
+void im_engine_options_defaults(im_engine_options *o) { *o = (im_engine_options){.size = sizeof *o}; }
+
+static im_status settle(const im_model *m, const im_engine_options *given, im_engine_options *o, im_error *err)
+{
+    im_engine_options_defaults(o);
+    if (given != NULL) memcpy(o, given, given->size < sizeof *o ? given->size : sizeof *o);
+    if (!m->has_program) return im__fail(err, IM_ERR_ARGUMENT, "%s: was opened for its vocabulary only", m->info.path);
+    if (o->device != NULL && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cpu") != 0)
+        return im__fail(err, IM_ERR_UNSUPPORTED, "device \"%s\": this build knows auto and cpu", o->device);
+    if (o->threads < 0 || o->threads > MOST_THREADS)
+        return im__fail(err, IM_ERR_ARGUMENT, "%d threads; 1 .. %d, or 0 for the default", o->threads, MOST_THREADS);
+    if (o->threads == 0) o->threads = im__machine_cores();
+    if (o->context == 0) o->context = m->program.context < DEFAULT_CONTEXT ? m->program.context : DEFAULT_CONTEXT;
+    if (o->context < 2 || o->context > (1u << 24))
+        return im__fail(err, IM_ERR_ARGUMENT, "a context of %u positions; 2 .. %u are possible", o->context, 1u << 24);
+    if (o->chunk == 0) o->chunk = DEFAULT_CHUNK;
+    if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
+    if (o->chunk > o->context) o->chunk = o->context;
+    if (o->max_sequences == 0) o->max_sequences = 1;
+    if (o->max_sequences > MOST_SEQUENCES)
+        return im__fail(err, IM_ERR_ARGUMENT, "%u sequences; at most %d", o->max_sequences, MOST_SEQUENCES);
+    return IM_OK;
+}
+
+static im__backend_options backend_options(const im_model *m, const im_engine_options *o)
+{
+    im__backend_options b = {.threads = o->threads, .cpu_level = o->cpu_level, .max_rows = (size_t)o->chunk + o->max_sequences};
+    b.max_logit_rows = o->max_sequences > IM__SCORE_ROWS ? o->max_sequences : IM__SCORE_ROWS;
+    im__kv_pages(&m->program, o->context, o->chunk, o->max_sequences, b.pages);
+    return b;
+}
+
+static size_t logits_bytes(const im_model *m, const im__backend_options *b)
+{
+    return b->max_logit_rows * m->program.vocab * sizeof(float);
+}
+
+static im_status plan_memory(const im_model *m, const im__backend_options *b, im_memory_plan *plan, im_error *err)
+{
+    im__memory_plan backend;
+    IM__TRY(im__backend_cpu_plan(&m->program, b, &backend, err));
+    *plan = (im_memory_plan){.weights = backend.weights,
+                             .kv = backend.kv,
+                             .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * sizeof(im__candidate),
+                             .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
+                             .available = im__machine_memory()};
+    return IM_OK;
+}
+
+im_status im_engine_plan(const im_model *m, const im_engine_options *options, im_memory_plan *plan, im_error *err)
+{
+    im_engine_options o;
+    IM__TRY(settle(m, options, &o, err));
+    im__backend_options b = backend_options(m, &o);
+    return plan_memory(m, &b, plan, err);
+}
+
+static im_status refuse_what_does_not_fit(const im_memory_plan *plan, im_error *err)
+{
+    uint64_t need = plan->weights + plan->kv + plan->workspace;
+    if (plan->available == 0 || need <= plan->available) return IM_OK;
+    return im__fail(err, IM_ERR_MEMORY,
+                    "%llu MiB are needed (weights %llu, KV cache %llu, workspace %llu), but only %llu MiB are available; a smaller "
+                    "context needs less",
+                    (unsigned long long)(need >> 20), (unsigned long long)(plan->weights >> 20),
+                    (unsigned long long)(plan->kv >> 20), (unsigned long long)(plan->workspace >> 20),
+                    (unsigned long long)(plan->available >> 20));
+}
+
+static im_status take_memory(im_engine *e, const im__backend_options *b, im_error *err)
+{
+    e->max_rows = b->max_rows;
+    e->max_logit_rows = b->max_logit_rows;
+    e->logits_bytes = logits_bytes(e->model, b);
+    e->row = im__calloc(b->max_rows, sizeof *e->row);
+    e->tables = im__calloc(e->options.max_sequences, sizeof *e->tables);
+    e->member = im__calloc(e->options.max_sequences, sizeof *e->member);
+    e->candidates = im__calloc(e->model->program.vocab, sizeof *e->candidates);
+    e->logits = im__aligned_alloc(e->logits_bytes);
+    if (!e->row || !e->tables || !e->member || !e->candidates || !e->logits) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    return IM_OK;
+}
+
+static void describe(im_engine *e, double started)
+{
+    const char *text = e->backend->describe(e->backend), *colon = strchr(text, ':');
+    e->kernels = im__strdup(text, strlen(text));
+    if (e->kernels != NULL && colon != NULL) e->kernels[colon - text] = 0;
+    e->info.device = e->backend->name;
+    e->info.cpu_level = e->kernels == NULL ? "" : e->kernels;
+    e->info.kernels = e->kernels == NULL || colon == NULL ? "" : e->kernels + (colon - text) + 2;
+    e->info.threads = e->options.threads;
+    e->info.context = e->options.context;
+    e->info.chunk = e->options.chunk;
+    e->info.max_sequences = e->options.max_sequences;
+    e->info.load_ms = im__now_ms() - started;
+}
+
+static im_status open_engine(im_engine *e, const im_engine_options *options, im_error *err)
+{
+    double started = im__now_ms();
+    IM__TRY(settle(e->model, options, &e->options, err));
+    im__backend_options b = backend_options(e->model, &e->options);
+    b.progress = e->options.progress;
+    b.progress_user = e->options.progress_user;
+    IM__TRY(plan_memory(e->model, &b, &e->info.memory, err));
+    IM__TRY(refuse_what_does_not_fit(&e->info.memory, err));
+    IM__TRY(im__backend_cpu_open(&e->backend, &e->model->program, &b, err));
+    IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, b.pages, err));
+    IM__TRY(take_memory(e, &b, err));
+    describe(e, started);
+    if (pthread_create(&e->thread, NULL, im__engine_main, e) != 0)
+        return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
+    e->thread_started = true;
+    return IM_OK;
+}
+
+im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine_options *options, im_error *err)
+{
+    if (out == NULL || model == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
+    im_engine *e = im__calloc(1, sizeof *e);
+    if (e == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    e->model = model;
+    atomic_fetch_add(&model->users, 1);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->wake, NULL);
+    pthread_cond_init(&e->finished, NULL);
+    im_status status = open_engine(e, options, err);
+    if (status == IM_OK)
+        *out = e;
+    else
+        im_engine_close(e);
+    return status;
+}
+
+im_status im_engine_open(im_engine **out, const char *path, const im_engine_options *options, im_error *err)
+{
+    im_model *model;
+    IM__TRY(im_model_open(&model, path, NULL, err));
+    im_status status = im_engine_open_model(out, model, options, err);
+    im_model_close(model);
+    return status;
+}
+
+static void stop_thread(im_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->closing = true;
+    for (im_request *r = e->running; r != NULL; r = r->next) atomic_store(&r->cancelled, true);
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+}
+
+void im_engine_close(im_engine *e)
+{
+    if (e == NULL) return;
+    if (e->thread_started) stop_thread(e);
+    if (e->backend != NULL) e->backend->close(e->backend);
+    im__kv_free(&e->kv);
+    im__aligned_free(e->logits, e->logits_bytes);
+    im__free(e->row);
+    im__free(e->tables);
+    im__free(e->member);
+    im__free(e->candidates);
+    im__free(e->kernels);
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->wake);
+    pthread_cond_destroy(&e->finished);
+    im_model_close(e->model);
+    im__free(e);
+}
+
+im_model *im_engine_model(const im_engine *e) { return e->model; }
+
+void im_engine_get_info(const im_engine *e, im_engine_info *info)
+{
+    *info = e->info;
+    info->clamped = e->backend->clamped(e->backend);
+}

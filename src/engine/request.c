@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/internal.h"
+
+#include "base/machine.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+/* ---- options ------------------------------------------------------------------------------------------------------------------------ */
+
+void im_request_options_defaults(im_request_options *o)
+{
+    *o = (im_request_options){.size = sizeof *o, .max_tokens = 256, .sampling = {.top_p = 1}};
+}
+
+im_status im__request_check_ids(const im_engine *e, const char *what, const int32_t *ids, size_t n, im_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= e->model->program.vocab)
+            return im__fail(err, IM_ERR_ARGUMENT, "%s: token %zu is %d, but the model knows ids 0 .. %u", what, i, ids[i],
+                            e->model->program.vocab - 1);
+    return IM_OK;
+}
+
+static im_status check(const im_engine *e, const im_request_options *o, im_error *err)
+{
+    if (o->prompt == NULL || o->prompt_len == 0)
+        return im__fail(err, IM_ERR_ARGUMENT, "an empty prompt: at least one token is needed");
+    if (o->max_tokens == 0) return im__fail(err, IM_ERR_ARGUMENT, "max_tokens is 0; it must be at least 1");
+    if (o->prompt_len >= e->options.context)
+        return im__fail(err, IM_ERR_CONTEXT,
+                        "the prompt has %zu tokens, but the context has %u positions and one must be left for the answer",
+                        o->prompt_len, e->options.context);
+    if (o->neighbours < 0 || (uint32_t)o->neighbours >= e->options.max_sequences)
+        return im__fail(err, IM_ERR_ARGUMENT, "%d neighbours need an engine for %d sequences; this one has %u", o->neighbours,
+                        o->neighbours + 1, e->options.max_sequences);
+    IM__TRY(im__sampling_check(&o->sampling, err));
+    IM__TRY(im__request_check_ids(e, "prompt", o->prompt, o->prompt_len, err));
+    return im__request_check_ids(e, "forced", o->forced, o->forced_len, err);
+}
+
+static bool copy_stop(im_request *r, const char *const *stop)
+{
+    size_t n = 0;
+    if (stop == NULL || stop[0] == NULL) return true;
+    while (stop[n] != NULL) n++;
+    r->stop = im__calloc(n + 1, sizeof *r->stop);
+    for (size_t i = 0; r->stop != NULL && i < n; i++) {
+        r->stop[i] = im__strdup(stop[i], strlen(stop[i]));
+        if (r->stop[i] == NULL) return false;
+    }
+    return r->stop != NULL;
+}
+
+static bool copy_options(im_request *r, const im_request_options *o)
+{
+    size_t answer =
+        o->max_tokens < r->engine->options.context - o->prompt_len ? o->max_tokens : r->engine->options.context - o->prompt_len;
+    r->max_tokens = o->max_tokens;
+    r->sampling = o->sampling;
+    r->ignore_eos = o->ignore_eos;
+    r->want_logits = o->want_logits;
+    r->on_token = o->on_token;
+    r->on_prompt = o->on_prompt;
+    r->user = o->user;
+    r->prompt = r->known = o->prompt_len;
+    r->capacity = o->prompt_len + answer;
+    r->ids = im__calloc(r->capacity, sizeof *r->ids);
+    r->forced_len = o->forced_len;
+    r->forced = im__calloc(o->forced_len, sizeof *r->forced);
+    r->hash = XXH3_createState();
+    if (r->ids == NULL || r->forced == NULL || r->hash == NULL || !copy_stop(r, o->stop)) return false;
+    memcpy(r->ids, o->prompt, o->prompt_len * sizeof *r->ids);
+    if (o->forced_len > 0) memcpy(r->forced, o->forced, o->forced_len * sizeof *r->forced);
+    return true;
+}
+
+im_status im__request_new(im_engine *e, const im_request_options *o, im_request **out, im_error *err)
+{
+    im_request *r = im__calloc(1, sizeof *r);
+    if (r == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    r->engine = e;
+    if (!copy_options(r, o)) {
+        im__request_destroy(r);
+        return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    }
+    XXH3_64bits_reset(r->hash);
+    im__decoder_init(&r->decoder, e->model->tokenizer, false);
+    r->decoder.started = true; /* the answer continues a text: its leading space belongs to it */
+    *out = r;
+    return IM_OK;
+}
+
+void im__request_destroy(im_request *r)
+{
+    if (r == NULL) return;
+    for (size_t i = 0; i < r->companions; i++) im__request_destroy(r->companion[i]);
+    im__free(r->companion);
+    for (size_t i = 0; r->stop != NULL && r->stop[i] != NULL; i++) im__free(r->stop[i]);
+    im__free(r->stop);
+    im__free(r->ids);
+    im__free(r->forced);
+    im__buf_free(&r->text);
+    XXH3_freeState(r->hash);
+    im__free(r);
+}
+
+/* ---- neighbours: other sequences in the same steps, for proofs ------------------------------------------------------------------------- */
+
+/* Prompt lengths and ids of a companion come from the sampler's generator, so that a run can be repeated. */
+static im_status add_companion(im_request *r, int index, im_error *err)
+{
+    im_engine *e = r->engine;
+    int32_t prompt[48];
+    size_t n = 1 + im__philox((uint64_t)index, 0) % 48;
+    if (n >= e->options.context) n = e->options.context - 1;
+    for (size_t i = 0; i < n; i++) prompt[i] = (int32_t)(im__philox((uint64_t)index, i + 1) % e->model->program.vocab);
+    im_request_options o;
+    im_request_options_defaults(&o);
+    o.prompt = prompt;
+    o.prompt_len = n;
+    o.max_tokens = e->options.context;
+    o.ignore_eos = true;
+    IM__TRY(im__request_new(e, &o, &r->companion[r->companions], err));
+    r->companions++;
+    return IM_OK;
+}
+
+static im_status add_companions(im_request *r, int n, im_error *err)
+{
+    r->companion = im__calloc((size_t)n, sizeof(im_request *));
+    if (r->companion == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) IM__TRY(add_companion(r, i, err));
+    return IM_OK;
+}
+
+/* ---- one token -------------------------------------------------------------------------------------------------------------------------- */
+
+static int32_t choose(im_request *r, const float *logits, size_t index)
+{
+    im_engine *e = r->engine;
+    int32_t greedy = r->sampling.temperature > 0 ? im__sample(logits, e->model->program.vocab, &r->sampling, index, e->candidates)
+                                                 : e->backend->argmax(logits, e->model->program.vocab);
+    if (greedy < 0) return -1; /* also when the token is forced: a NaN is an error */
+    return index < r->forced_len ? r->forced[index] : greedy;
+}
+
+/* Where the earliest stop string begins in text[from ..], or SIZE_MAX. */
+static size_t find_stop(const im_request *r, size_t from)
+{
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; r->stop != NULL && r->stop[i] != NULL; i++) {
+        size_t n = strlen(r->stop[i]), back = from > n ? from - n : 0;
+        if (n == 0 || r->text.len < n) continue;
+        const char *at = memmem(r->text.data + back, r->text.len - back, r->stop[i], n);
+        if (at != NULL && (size_t)(at - r->text.data) < best) best = (size_t)(at - r->text.data);
+    }
+    return best;
+}
+
+/* Bytes at the end of the text that may turn into a stop string and are held back from the callback. */
+static size_t held_back(const im_request *r)
+{
+    size_t most = 0;
+    for (size_t i = 0; r->stop != NULL && r->stop[i] != NULL; i++) {
+        size_t n = strlen(r->stop[i]);
+        for (size_t k = n < r->text.len - r->emitted ? n : r->text.len - r->emitted; k > most; k--)
+            if (memcmp(r->text.data + r->text.len - k, r->stop[i], k) == 0) most = k;
+    }
+    return most;
+}
+
+static im_stop_reason why_stop(const im_request *r, int32_t id)
+{
+    if (!r->ignore_eos && im__tokenizer_is_end(r->engine->model->tokenizer, id)) return IM_STOP_EOS;
+    if (r->known - r->prompt >= r->max_tokens || r->known >= r->engine->options.context) return IM_STOP_LENGTH;
+    return IM_STOP_NONE;
+}
+
+/* Adds the token's text and settles whether the answer ends. */
+static void add_text(im_request *r, int32_t id)
+{
+    size_t before = r->text.len;
+    r->stop_reason = why_stop(r, id);
+    if (r->stop_reason != IM_STOP_EOS) im__decoder_feed(&r->decoder, id, &r->text);
+    if (r->stop_reason != IM_STOP_NONE) im__decoder_finish(&r->decoder, &r->text);
+    size_t stop = find_stop(r, before);
+    if (stop == SIZE_MAX) return;
+    r->stop_reason = IM_STOP_STRING;
+    r->text.len = stop;
+    r->text.data[stop] = 0;
+}
+
+static bool emit(im_request *r, int32_t id, const float *logits)
+{
+    size_t end = r->stop_reason == IM_STOP_NONE ? r->text.len - held_back(r) : r->text.len;
+    im_token_event event = {.id = id,
+                            .index = (uint32_t)(r->known - r->prompt - 1),
+                            .text = r->text.data == NULL ? "" : r->text.data + r->emitted,
+                            .text_len = end > r->emitted ? end - r->emitted : 0,
+                            .logits = r->want_logits ? logits : NULL,
+                            .vocabulary = r->engine->model->program.vocab};
+    if (end > r->emitted) r->emitted = end;
+    return r->on_token == NULL || r->on_token(r->user, &event);
+}
+
+static im_status failed(im_request *r, im_status status, const char *message)
+{
+    r->status = im__fail(&r->error, status, "%s", message);
+    return status;
+}
+
+im_status im__request_take_logits(im_request *r, const float *logits)
+{
+    size_t index = r->known - r->prompt;
+    XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
+    int32_t id = choose(r, logits, index);
+    if (id < 0)
+        return failed(r, IM_ERR_NUMERIC, "a logit is not a number: the model's weights are damaged or its activations overflow");
+    r->ids[r->known++] = id;
+    r->last = im__now_ms();
+    if (index == 0) r->first = r->last;
+    add_text(r, id);
+    if (r->text.failed) return failed(r, IM_ERR_MEMORY, "out of memory");
+    if (!emit(r, id, logits)) return failed(r, IM_ERR_CANCELLED, "cancelled");
+    return IM_OK;
+}
+
+/* ---- life of a request ------------------------------------------------------------------------------------------------------------------ */
+
+void im__request_end(im_request *r, im_status status, const im_error *error)
+{
+    im_engine *e = r->engine;
+    pthread_mutex_lock(&e->lock);
+    r->status = status;
+    if (status != IM_OK) r->error = *error;
+    r->finished = true;
+    pthread_cond_broadcast(&e->finished);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void append(im_request **list, im_request *r)
+{
+    while (*list != NULL) list = &(*list)->next;
+    r->next = NULL;
+    *list = r;
+}
+
+/* Companions go around the request, so that it is neither the first nor the last of a step. */
+void im__request_queue(im_request *r)
+{
+    im_engine *e = r->engine;
+    pthread_mutex_lock(&e->lock);
+    r->submitted = im__now_ms();
+    for (size_t i = 0; i < r->companions; i += 2) append(&e->queue, r->companion[i]);
+    append(&e->queue, r);
+    for (size_t i = 1; i < r->companions; i += 2) append(&e->queue, r->companion[i]);
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
+im_status im_request_submit(im_engine *e, const im_request_options *options, im_request **out, im_error *err)
+{
+    im_request *r;
+    if (e == NULL || options == NULL || out == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
+    IM__TRY(check(e, options, err));
+    IM__TRY(im__request_new(e, options, &r, err));
+    im_status status = add_companions(r, options->neighbours, err);
+    if (status != IM_OK) {
+        im__request_destroy(r);
+        return status;
+    }
+    im__request_queue(r);
+    *out = r;
+    return IM_OK;
+}
+
+static void wait_until_finished(im_request *r)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    while (!r->finished) pthread_cond_wait(&r->engine->finished, &r->engine->lock);
+    pthread_mutex_unlock(&r->engine->lock);
+}
+
+static double between(double from, double to) { return from > 0 && to > from ? to - from : 0; }
+
+static im_result result_of(const im_request *r)
+{
+    return (im_result){.ids = r->ids + r->prompt,
+                       .count = r->known - r->prompt,
+                       .text = r->text.data == NULL ? "" : r->text.data,
+                       .text_len = r->text.len,
+                       .stop_reason = r->stop_reason,
+                       .logits_hash = XXH3_64bits_digest(r->hash),
+                       .prompt_tokens = r->prompt,
+                       .queue_ms = between(r->submitted, r->started),
+                       .prompt_ms = between(r->started, r->prompt_done),
+                       .first_token_ms = between(r->submitted, r->first),
+                       .generate_ms = between(r->first, r->last)};
+}
+
+im_status im_request_wait(im_request *r, im_result *result, im_error *err)
+{
+    if (r == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
+    wait_until_finished(r);
+    if (result != NULL) *result = result_of(r);
+    return r->status == IM_OK ? IM_OK : im__fail(err, r->status, "%s", r->error.message);
+}
+
+void im_request_cancel(im_request *r)
+{
+    if (r != NULL) atomic_store(&r->cancelled, true);
+}
+
+void im_request_free(im_request *r)
+{
+    if (r == NULL) return;
+    im_request_cancel(r);
+    wait_until_finished(r);
+    for (size_t i = 0; i < r->companions; i++) {
+        im_request_cancel(r->companion[i]);
+        wait_until_finished(r->companion[i]);
+    }
+    im__request_destroy(r);
+}
