@@ -6,10 +6,14 @@
 
 #define AVX2(name, dtype) &im__matmul_##name##_avx2,
 #define AVX512(name, dtype) &im__matmul_##name##_avx512,
+#define NEON(name, dtype) &im__matmul_##name##_neon,
+#define I8MM(name, dtype) &im__matmul_##name##_i8mm,
 
 static const im__matmul_kernel *const kernels[] = {
 #ifdef __x86_64__
     IM__PACKED_TYPES(AVX2) IM__PACKED_TYPES(AVX512)
+#elif defined(__aarch64__)
+    IM__PACKED_TYPES(NEON) IM__FLOAT_TYPES(NEON) IM__PACKED_TYPES(I8MM)
 #endif
         NULL,
 };
