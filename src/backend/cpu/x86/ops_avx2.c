@@ -64,16 +64,14 @@ static void quantise(const im__act *act, size_t row, const float *x)
 
 void im__ops_avx2(im__ops *ops)
 {
-    *ops = (im__ops){
-        .quantise = quantise,
-        .rms_norm = rms_norm,
-        .rope = rope,
-        .kv_store = kv_store,
-        .attention = attention,
-        .glu = glu,
-        .add = add,
-        .scale = scale,
-        .softcap = softcap,
-        .argmax = argmax,
-    };
+    ops->quantise = quantise;
+    ops->rms_norm = rms_norm;
+    ops->rope = rope;
+    ops->kv_store = kv_store;
+    ops->attention = attention;
+    ops->glu = glu;
+    ops->add = add;
+    ops->scale = scale;
+    ops->softcap = softcap;
+    ops->argmax = argmax;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define VF_WIDTH 8
+#define VF_REGISTERS 16
 typedef __m256 vf;
 
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }

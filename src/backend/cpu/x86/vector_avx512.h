@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define VF_WIDTH 16
+#define VF_REGISTERS 32
 typedef __m512 vf;
 
 static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
