@@ -298,9 +298,6 @@ static im_status measure(const cursor *c, im__gguf_tensor *t)
     for (int i = 1; i < IM__GGUF_MAX_DIMS && fits; i++)
         fits = t->dim[i] <= SIZE_MAX && im__mul(t->bytes, (size_t)t->dim[i], &t->bytes);
     if (!fits) return bad_tensor(c, t, IM_ERR_FORMAT, "its dimensions overflow");
-    if (t->bytes > c->size)
-        return bad_tensor(c, t, IM_ERR_FORMAT, "its dimensions ask for %zu bytes, the file has %zu; it is cut short or damaged",
-                          t->bytes, c->size);
     return IM_OK;
 }
 

@@ -61,7 +61,7 @@ static void an_empty_file_has_no_data(void **state)
     unlink(path);
     assert_null(map.data);
     assert_int_equal(map.size, 0);
-    im__file_release(map.data + 0, 0);
+    im__file_release(map.data, 0);
     im__file_map_close(&map);
 }
 

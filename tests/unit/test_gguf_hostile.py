@@ -104,7 +104,9 @@ def test_refusals_say_why(probe, folder, raw):
             ('offset-plus-32', STATUS_FORMAT, ['overlap', 'blk.0.attn_q.weight']), ('key-twice', STATUS_FORMAT, ['llama.block_count', 'twice']),
             ('tensor-twice', STATUS_FORMAT, ['blk.0.attn_q.weight', 'twice']), ('cut-last-byte', STATUS_FORMAT, ['output.weight', 'cut short']),
             ('key-with-new-line', STATUS_FORMAT, ['a?b']), ('array-nested-100000', STATUS_FORMAT, ["'a'"]), ('empty', STATUS_FORMAT, ['empty']),
-            ('split-second-missing', STATUS_IO, ['m-00002-of-00003.gguf']), ('split-two-missing', STATUS_IO, ['m-00001-of-00003.gguf', 'm-00003-of-00003.gguf']),
+            ('alignment-24', STATUS_FORMAT, ['general.alignment', 'power of two']), ('bool-2', STATUS_FORMAT, ['x.b', 'boolean']),
+            ('key-zero-byte', STATUS_FORMAT, ['zero byte']), ('key-not-utf8', STATUS_FORMAT, ['UTF-8']),
+            ('split-second-missing', STATUS_IO, ['1 of the 3', 'm-00002-of-00003.gguf']), ('split-two-missing', STATUS_IO, ['m-00001-of-00003.gguf', 'm-00003-of-00003.gguf']),
             ('split-total-plus-1', STATUS_FORMAT, ['split.tensors.count']), ('split-shard-empty', STATUS_FORMAT, ['m-00002-of-00003.gguf', 'empty'])):
         path = os.path.join(folder, name)
         answer = probe.open(path)
