@@ -8,33 +8,39 @@
 
 static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
 
-/* A piece in the byte alphabet as bytes; one with any other character in it (an added token) stands for itself. */
-static void append_from_alphabet(im__bytes piece, im__buf *out)
+/* Gets the bytes of a token in parts. */
+typedef void sink(void *context, const char *bytes, size_t n);
+
+/* True when the piece is written in the byte alphabet; one with any other character in it (an added token) stands for itself. */
+static bool in_alphabet(im__bytes piece)
 {
-    size_t before = out->len;
+    uint32_t code;
     for (size_t at = 0, len; at < piece.len; at += len) {
-        uint32_t code;
         len = im__utf8_decode(piece.ptr + at, piece.len - at, &code);
-        int byte = len == 0 ? -1 : im__byte_from_code(code);
-        if (byte < 0) {
-            out->len = before;
-            im__buf_append(out, piece.ptr, piece.len);
-            return;
-        }
-        char c = (char)byte;
-        im__buf_append(out, &c, 1);
+        if (len == 0 || im__byte_from_code(code) < 0) return false;
+    }
+    return true;
+}
+
+static void give_alphabet(im__bytes piece, sink *give, void *context)
+{
+    uint32_t code;
+    for (size_t at = 0; at < piece.len;) {
+        at += im__utf8_decode(piece.ptr + at, piece.len - at, &code);
+        char byte = (char)im__byte_from_code(code);
+        give(context, &byte, 1);
     }
 }
 
-static void append_with_spaces(const im__tokenizer *t, im__bytes piece, im__buf *out)
+static void give_with_spaces(const im__tokenizer *t, im__bytes piece, sink *give, void *context)
 {
     for (size_t at = 0; at < piece.len;) {
         const char *mark = memmem(piece.ptr + at, piece.len - at, t->space.ptr, t->space.len);
         size_t len = mark == NULL ? piece.len - at : (size_t)(mark - piece.ptr) - at;
-        im__buf_append(out, piece.ptr + at, len);
+        if (len > 0) give(context, piece.ptr + at, len);
         at += len;
         if (mark == NULL) continue;
-        im__buf_append(out, " ", 1);
+        give(context, " ", 1);
         at += t->space.len;
     }
 }
@@ -53,18 +59,27 @@ static bool hidden(const im__tokenizer *t, int32_t id, bool show_special)
     return type == IM__TOKEN_UNUSED || (!show_special && (type == IM__TOKEN_CONTROL || type == IM__TOKEN_UNKNOWN));
 }
 
-void im__tokenizer_piece(const im__tokenizer *t, int32_t id, bool show_special, im__buf *out)
+static void give_piece(const im__tokenizer *t, int32_t id, bool show_special, sink *give, void *context)
 {
     if (!im__token_in_vocabulary(t, id) || hidden(t, id, show_special)) return;
     im__bytes piece = t->source.token[id];
-    if (t->byte_level) {
-        append_from_alphabet(piece, out);
+    if (t->byte_level && in_alphabet(piece)) {
+        give_alphabet(piece, give, context);
+    } else if (t->byte_level) {
+        give(context, piece.ptr, piece.len);
     } else if (im__tokenizer_type(t, id) == IM__TOKEN_BYTE) {
         char byte = (char)im__token_byte(piece);
-        im__buf_append(out, &byte, 1);
+        give(context, &byte, 1);
     } else {
-        append_with_spaces(t, piece, out);
+        give_with_spaces(t, piece, give, context);
     }
+}
+
+static void to_buffer(void *context, const char *bytes, size_t n) { im__buf_append(context, bytes, n); }
+
+void im__tokenizer_piece(const im__tokenizer *t, int32_t id, bool show_special, im__buf *out)
+{
+    give_piece(t, id, show_special, to_buffer, out);
 }
 
 void im__decoder_init(im__decoder *d, const im__tokenizer *t, bool show_special)
@@ -75,44 +90,79 @@ void im__decoder_init(im__decoder *d, const im__tokenizer *t, bool show_special)
 /* Whole characters go out here; the first space is dropped where encoding had put it there. */
 static void emit(im__decoder *d, const char *bytes, size_t n, im__buf *out)
 {
-    bool drop = !d->started && d->t->space_prefix && !d->t->byte_level && bytes[0] == ' ';
+    bool drop = !d->started && d->t->space_prefix && bytes[0] == ' ';
     d->started = true;
     if (!drop) im__buf_append(out, bytes, n);
 }
 
-/* Gives up on the held bytes: the family of byte tokens shows one U+FFFD for each of them, the other one for all. */
-static void give_up(im__decoder *d, im__buf *out)
+/* Gives up on the held bytes: where they came from byte tokens one U+FFFD stands for each of them, else one for all. */
+static void give_up(im__decoder *d, bool each, im__buf *out)
 {
-    size_t times = d->t->byte_level && d->held_len > 0 ? 1 : d->held_len;
+    size_t times = each || d->held_len == 0 ? d->held_len : 1;
     for (size_t i = 0; i < times; i++) emit(d, replacement, 3, out);
     d->held_len = 0;
 }
 
-static void feed_byte(im__decoder *d, char byte, im__buf *out)
+/* Holds one more byte, and lets the character out when it is whole. False when the held bytes cannot become one. */
+static bool hold(im__decoder *d, char byte, im__buf *out)
 {
     uint32_t code;
     d->held[d->held_len++] = byte;
     if (im__utf8_decode(d->held, d->held_len, &code) == d->held_len) {
         emit(d, d->held, d->held_len, out);
         d->held_len = 0;
-    } else if (im__utf8_incomplete_tail(d->held, d->held_len) != d->held_len) {
-        bool first = --d->held_len == 0; /* what is held was a beginning, and this byte does not continue it */
-        if (first) d->held_len = 1;
-        give_up(d, out);
-        if (!first) feed_byte(d, byte, out); /* at most once: nothing is held now */
+    }
+    return d->held_len == 0 || im__utf8_incomplete_tail(d->held, d->held_len) == d->held_len;
+}
+
+static void feed_byte(im__decoder *d, char byte, im__buf *out)
+{
+    if (hold(d, byte, out)) return;
+    bool alone = d->held_len == 1;
+    if (!alone) d->held_len--;
+    give_up(d, false, out);
+    if (!alone && !hold(d, byte, out)) give_up(d, false, out);
+}
+
+typedef struct feeding {
+    im__decoder *d;
+    im__buf *out;
+} feeding;
+
+static void feed_bytes(void *context, const char *bytes, size_t n)
+{
+    feeding *f = context;
+    for (size_t i = 0; i < n; i++) feed_byte(f->d, bytes[i], f->out);
+}
+
+/* Byte tokens in a row are one string for the reference: when it is broken, a U+FFFD stands for each of its bytes. Characters that were
+ * whole before the break are out already. */
+static void feed_byte_token(im__decoder *d, char byte, im__buf *out)
+{
+    if (d->broken) {
+        emit(d, replacement, 3, out);
+    } else if (!hold(d, byte, out)) {
+        d->broken = true;
+        give_up(d, true, out);
     }
 }
 
 void im__decoder_feed(im__decoder *d, int32_t id, im__buf *out)
 {
-    im__buf piece = {0};
-    im__tokenizer_piece(d->t, id, d->show_special, &piece);
-    bool whole = !d->t->byte_level && im__tokenizer_type(d->t, id) != IM__TOKEN_BYTE;
-    if (whole && piece.len > 0) give_up(d, out);
-    for (size_t i = 0; i < piece.len; i++) feed_byte(d, piece.data[i], out);
-    if (whole && piece.len > 0) give_up(d, out);
-    if (piece.failed) out->failed = true;
-    im__buf_free(&piece);
+    const im__tokenizer *t = d->t;
+    feeding f = {d, out};
+    if (!im__token_in_vocabulary(t, id) || hidden(t, id, d->show_special) || t->source.token[id].len == 0) return;
+    if (!t->byte_level && im__tokenizer_type(t, id) == IM__TOKEN_BYTE) {
+        feed_byte_token(d, (char)im__token_byte(t->source.token[id]), out);
+        return;
+    }
+    if (!t->byte_level) im__decoder_finish(d, out);
+    give_piece(t, id, d->show_special, feed_bytes, &f);
+    if (!t->byte_level) give_up(d, false, out);
 }
 
-void im__decoder_finish(im__decoder *d, im__buf *out) { give_up(d, out); }
+void im__decoder_finish(im__decoder *d, im__buf *out)
+{
+    give_up(d, !d->t->byte_level, out);
+    d->broken = false;
+}

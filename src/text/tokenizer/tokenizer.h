@@ -89,13 +89,17 @@ void im__tokenizer_piece(const im__tokenizer *t, int32_t id, bool show_special, 
 /* The piece as stored in the file, for display ("Ġthe", "▁the", "<0x0A>"). Borrowed. {NULL, 0} outside the vocabulary. */
 im__bytes im__tokenizer_raw(const im__tokenizer *t, int32_t id);
 
-/* Streaming decoder: feeds ids one at a time and appends to `out` only whole characters, replacing bytes that can no longer become one
- * by U+FFFD, as Hugging Face decodes the whole list. `finish` flushes what is left. Joined output equals the one-shot decode. */
+/* Streaming decoder: feeds ids one at a time and appends to `out` only whole characters, at once when they are whole, replacing bytes
+ * that can no longer become one by U+FFFD: one for each broken beginning ("gpt2"), one for each byte token ("llama"), as Hugging Face
+ * decodes the whole list. `finish` flushes what is left; feeding may go on after it. Joined output equals the one-shot decode. It differs
+ * from Hugging Face in one case: for "llama" byte tokens in a row that hold a whole character and then a broken one, where Hugging Face gives
+ * up the whole character as well. Nothing is allocated but what `out` needs. */
 typedef struct im__decoder {
     const im__tokenizer *t;
     char held[8]; /* bytes of an unfinished character */
     size_t held_len;
     bool started; /* a leading space that the family strips has been dealt with */
+    bool broken;  /* within byte tokens that are not UTF-8 together */
     bool show_special;
 } im__decoder;
 void im__decoder_init(im__decoder *d, const im__tokenizer *t, bool show_special);
