@@ -181,7 +181,7 @@ static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_op
     c->weights.progress = o->progress;
     c->weights.progress_user = o->progress_user;
     IM__TRY(im__weights_pack(&c->weights, c->team, err));
-    im__buf_printf(&c->description, "%s: ", im__cpu_level_name(c->level));
+    im__buf_printf(&c->description, "%s:", im__cpu_level_name(c->level));
     im__weights_describe(&c->weights, &c->description);
     return c->description.failed ? im__fail(err, IM_ERR_MEMORY, "out of memory") : IM_OK;
 }

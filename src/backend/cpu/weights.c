@@ -101,11 +101,12 @@ size_t im__weights_bytes(const im__weights *w)
 void im__weights_describe(const im__weights *w, im__buf *out)
 {
     bool seen[IM__DTYPE_END] = {false};
+    int listed = 0;
     for (size_t i = 0; i < w->p->matrix_count; i++) {
         uint32_t dtype = w->matrix[i].dtype;
         if (seen[dtype] || !multiplied(w->p, i)) continue;
         seen[dtype] = true;
-        im__buf_printf(out, "%s%s %s", out->len == 0 ? "" : ", ", im__dtype_get(dtype)->name,
+        im__buf_printf(out, "%s %s %s", listed++ == 0 ? "" : ",", im__dtype_get(dtype)->name,
                        w->kernel[i] == NULL ? "plain C" : w->kernel[i]->name);
     }
 }

@@ -29,7 +29,7 @@ void im__weights_clear(im__weights *w);
 
 /* Bytes that stay in use: packed matrices, and the file's bytes of those that are not packed. */
 size_t im__weights_bytes(const im__weights *w);
-/* "Q4_1 matmul_q4_1_avx512, Q8_0 ..." */
+/* Appends " Q4_1 matmul_q4_1_avx512, Q8_0 ...". */
 void im__weights_describe(const im__weights *w, im__buf *out);
 
 #endif
