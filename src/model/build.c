@@ -114,6 +114,11 @@ static int vector(im__build *b, const char *name, uint32_t n)
 {
     const im__gguf_tensor *t = tensor(b, name, n, 1);
     if (t == NULL) return IM__NONE;
+    if (!im__dtype_is_float(t->dtype)) {
+        fail(b, IM_ERR_FORMAT, "%s: tensor %s has type %s; a vector must be F32, F16 or BF16", b->g->path[t->shard], name,
+             im__dtype_get(t->dtype)->name);
+        return IM__NONE;
+    }
     float *data = im__calloc(n, sizeof *data);
     if (data != NULL) im__dequantise_row(t->dtype, t->data, data, n);
     return kept(b, data == NULL ? IM__NONE : im__program_vector(b->p, name, data, n));

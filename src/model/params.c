@@ -53,6 +53,8 @@ static im_status get_per_layer(reader *r, const char *name, bool required, uint3
     const char *key = key_of(r, name);
     int32_t *list = NULL;
     size_t count = 0;
+    const im__gguf_kv *kv = im__gguf_find(r->g, key);
+    bool per_layer = kv != NULL && kv->type == IM__GGUF_ARRAY;
     IM__TRY(im__gguf_get_i32s(r->g, key, &list, &count, err));
     uint32_t *filled = im__calloc(layers, sizeof *filled);
     im_status status = IM_OK;
@@ -60,10 +62,10 @@ static im_status get_per_layer(reader *r, const char *name, bool required, uint3
         status = im__fail(err, IM_ERR_MEMORY, "out of memory");
     else if (count == 0 && required)
         status = im__fail(err, IM_ERR_FORMAT, "%s: key %s is missing", r->g->path[0], key);
-    else if (count > 1 && count < layers)
+    else if (per_layer && count < layers)
         status = im__fail(err, IM_ERR_FORMAT, "%s: key %s has %zu entries for %u layers", r->g->path[0], key, count, layers);
     for (uint32_t i = 0; i < layers && status == IM_OK; i++) {
-        int64_t v = count == 0 ? (int64_t)absent : list[count == 1 ? 0 : i];
+        int64_t v = count == 0 ? (int64_t)absent : list[per_layer ? i : 0];
         if (v < 1 || v > hi)
             status = im__fail(err, IM_ERR_FORMAT, "%s: key %s is %lld, outside 1 .. %u", r->g->path[0], key, (long long)v, hi);
         else

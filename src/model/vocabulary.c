@@ -33,9 +33,10 @@ static im_status tri_state(const im__gguf *g, const char *key, int *out, im_erro
     return IM_OK;
 }
 
-static im_status same_length(const im__gguf *g, const char *key, size_t have, size_t want, im_error *err)
+/* `array`: NULL when the key is absent; an empty array is too short. */
+static im_status same_length(const im__gguf *g, const char *key, const void *array, size_t have, size_t want, im_error *err)
 {
-    if (have == 0 || have == want) return IM_OK;
+    if (array == NULL || have == want) return IM_OK;
     return im__fail(err, IM_ERR_FORMAT, "%s: %s has %zu entries, but the vocabulary has %zu tokens", g->path[0], key, have, want);
 }
 
@@ -49,9 +50,9 @@ static im_status read_arrays(const im__gguf *g, im__vocab_source *s, im__vocab_a
     if (s->count > INT32_MAX) return im__fail(err, IM_ERR_FORMAT, "%s: %zu tokens are too many", g->path[0], s->count);
     IM__TRY(im__gguf_get_strings(g, "tokenizer.ggml.merges", &a->merge, &s->merge_count, err));
     IM__TRY(im__gguf_get_f32s(g, "tokenizer.ggml.scores", &a->score, &scores, err));
-    IM__TRY(same_length(g, "tokenizer.ggml.scores", scores, s->count, err));
+    IM__TRY(same_length(g, "tokenizer.ggml.scores", a->score, scores, s->count, err));
     IM__TRY(im__gguf_get_i32s(g, "tokenizer.ggml.token_type", &a->type, &types, err));
-    IM__TRY(same_length(g, "tokenizer.ggml.token_type", types, s->count, err));
+    IM__TRY(same_length(g, "tokenizer.ggml.token_type", a->type, types, s->count, err));
     s->token = (const im__bytes *)a->token;
     s->merge = (const im__bytes *)a->merge;
     s->score = a->score;
