@@ -16,6 +16,13 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+/* Before a loop of constant length whose values are to live in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
 enum { RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, REGISTERS = 4 };
 
 INLINE bool im__fits_signed(im__form f) { return f.top <= 127; }

@@ -20,30 +20,33 @@ INLINE float32x4_t widened(uint32_t dtype, const uint8_t *panel, size_t k, size_
     return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(at), 16));
 }
 
-/* Elements begin .. end - 1 of `height` rows against a panel. */
-INLINE void run_chunk(uint32_t dtype, size_t height, const uint8_t *panel, const float *x, size_t x_stride, size_t begin,
-                      size_t end, float32x4_t p[TILE][REGISTERS])
+/* One chunk, `n` elements, of `height` rows against a panel. */
+INLINE void run_chunk(uint32_t dtype, size_t height, const uint8_t *panel, size_t begin, size_t n, const float *x, size_t x_stride,
+                      const im__target *t, float *y, size_t y_stride)
 {
+    float32x4_t p[TILE][REGISTERS];
     for (size_t r = 0; r < height; r++)
         for (size_t j = 0; j < REGISTERS; j++) p[r][j] = vdupq_n_f32(0);
-    for (size_t k = begin; k < end; k++)
-        for (size_t j = 0; j < REGISTERS; j++) {
+    for (size_t k = begin; k < begin + n; k++) {
+        UNROLL for (size_t j = 0; j < REGISTERS; j++)
+        {
             const float32x4_t w = widened(dtype, panel, k, j);
-            for (size_t r = 0; r < height; r++) p[r][j] = vfmaq_n_f32(p[r][j], w, x[r * x_stride + k]);
+            UNROLL for (size_t r = 0; r < height; r++) { p[r][j] = vfmaq_n_f32(p[r][j], w, x[r * x_stride + k]); }
         }
+    }
+    for (size_t r = 0; r < height; r++)
+        for (size_t j = 0; j < REGISTERS; j++) im__put(t + j, y + r * y_stride + 4 * j, p[r][j]);
 }
 
 INLINE void run_tile(uint32_t dtype, size_t height, const uint8_t *panel, size_t n_in, const float *x, size_t x_stride,
-                     const im__target *t, float *y, size_t y_stride)
+                     const float *bias, size_t out, size_t out_end, float *y, size_t y_stride)
 {
-    float32x4_t p[TILE][REGISTERS], total[TILE][REGISTERS];
     for (size_t k = 0; k < n_in; k += IM__CHUNK) {
-        run_chunk(dtype, height, panel, x, x_stride, k, n_in - k < IM__CHUNK ? n_in : k + IM__CHUNK, p);
-        for (size_t r = 0; r < height; r++)
-            for (size_t j = 0; j < REGISTERS; j++) total[r][j] = k == 0 ? p[r][j] : vaddq_f32(total[r][j], p[r][j]);
+        const size_t n = n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK;
+        im__target t[REGISTERS];
+        for (size_t j = 0; j < REGISTERS; j++) t[j] = im__target_of(bias, out, out_end, j, k == 0, k + n == n_in);
+        run_chunk(dtype, height, panel, k, n, x, x_stride, t, y, y_stride);
     }
-    for (size_t r = 0; r < height; r++)
-        for (size_t j = 0; j < REGISTERS; j++) im__put(t + j, y + r * y_stride + 4 * j, total[r][j]);
 }
 
 INLINE void run(uint32_t dtype, const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
@@ -52,13 +55,13 @@ INLINE void run(uint32_t dtype, const im__weight *w, const im__matmul_in *in, co
     const size_t panel_bytes = im__float_panel_bytes(dtype, w->n_in);
     for (size_t out = out_begin; out < out_end; out += IM__PANEL) {
         const uint8_t *panel = (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes;
-        im__target t[REGISTERS];
-        for (size_t j = 0; j < REGISTERS; j++) t[j] = im__target_of(bias, out, out_end, j, true, true);
         size_t r = 0;
         for (; r + TILE <= in->rows; r += TILE)
-            run_tile(dtype, TILE, panel, w->n_in, in->x + r * in->x_stride, in->x_stride, t, y + r * y_stride + out, y_stride);
+            run_tile(dtype, TILE, panel, w->n_in, in->x + r * in->x_stride, in->x_stride, bias, out, out_end,
+                     y + r * y_stride + out, y_stride);
         for (; r < in->rows; r++)
-            run_tile(dtype, 1, panel, w->n_in, in->x + r * in->x_stride, in->x_stride, t, y + r * y_stride + out, y_stride);
+            run_tile(dtype, 1, panel, w->n_in, in->x + r * in->x_stride, in->x_stride, bias, out, out_end, y + r * y_stride + out,
+                     y_stride);
     }
 }
 

@@ -56,11 +56,13 @@ INLINE void run_half(im__form f, size_t height, size_t n, size_t first, const ch
     const size_t per_record = IM__RECORD / f.group, blocks = f.group / BLOCK;
     float32x4_t p[TILE][2];
     for (size_t r = 0; r < height; r++) p[r][0] = p[r][1] = vdupq_n_f32(0);
-    for (size_t g = 0; g < records * per_record; g++)
-        for (size_t j = 0; j < 2; j++) {
+    for (size_t g = 0; g < records * per_record; g++) {
+        UNROLL for (size_t j = 0; j < 2; j++)
+        {
             const size_t i = g / per_record, h = g % per_record;
             const int8x16_t *w = c->line[i][first + j] + 4 * h;
-            for (size_t r = 0; r < height; r += 2) {
+            UNROLL for (size_t r = 0; r < height; r += 2)
+            {
                 int32x4_t isum[2];
                 pair_sums(f, w, a->q.q[r / 2] + g * blocks, a->start[r][g], a->start[r + 1][g], isum);
                 for (size_t k = 0; k < 2; k++)
@@ -68,8 +70,9 @@ INLINE void run_half(im__form f, size_t height, size_t n, size_t first, const ch
                         im__step(f, p[r + k][j], c->s[g][first + j], c->m[g][first + j], a->d[r + k][i], isum[k], a->sum[r + k][g]);
             }
         }
-    for (size_t r = 0; r < n; r++)
-        for (size_t j = 0; j < 2; j++) im__put(t + first + j, y + r * stride + 4 * (first + j), p[r][j]);
+    }
+    for (size_t r = 0; r < height; r++)
+        for (size_t j = 0; j < 2 && r < n; j++) im__put(t + first + j, y + r * stride + 4 * (first + j), p[r][j]);
 }
 
 INLINE void run_tile(im__form f, size_t n, const chunk *c, const rows *a, size_t records, const im__target *t, float *y,

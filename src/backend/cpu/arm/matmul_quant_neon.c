@@ -34,9 +34,11 @@ INLINE void run_half(im__form f, size_t height, size_t n, size_t first, const ch
     for (size_t i = 0; i < records; i++)
         for (size_t h = 0; h < per_record; h++) {
             const size_t g = i * per_record + h;
-            for (size_t r = 0; r < height; r++) {
+            UNROLL for (size_t r = 0; r < height; r++)
+            {
                 const int8x16_t q = vld1q_s8(a->q.q[r] + 32 * i + 16 * h), high = vld1q_s8(a->q.q[r] + 32 * i + 16);
-                for (size_t j = 0; j < 2; j++) {
+                UNROLL for (size_t j = 0; j < 2; j++)
+                {
                     const int8x16_t *w = c->line[i][first + j] + 4 * h;
                     int32x4_t isum = im__dot_quads(vdupq_n_s32(a->start[r][g]), w, q);
                     if (per_record == 1) isum = im__dot_quads(isum, w + 4, high);
@@ -44,8 +46,8 @@ INLINE void run_half(im__form f, size_t height, size_t n, size_t first, const ch
                 }
             }
         }
-    for (size_t r = 0; r < n; r++)
-        for (size_t j = 0; j < 2; j++) im__put(t + first + j, y + r * stride + 4 * (first + j), p[r][j]);
+    for (size_t r = 0; r < height; r++)
+        for (size_t j = 0; j < 2 && r < n; j++) im__put(t + first + j, y + r * stride + 4 * (first + j), p[r][j]);
 }
 
 INLINE void run_tile(im__form f, size_t n, const chunk *c, const rows *a, size_t records, const im__target *t, float *y,

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define VF_WIDTH 4
+#define VF_REGISTERS 32
 typedef float32x4_t vf;
 
 static inline vf vf_load(const float *p) { return vld1q_f32(p); }
