@@ -2,46 +2,14 @@
 """Broken and odd GGUF files against the reader: test_gguf_hostile.py PROBE. Each is refused in one line that names the file, or loads with
 all tensors as they should be; nothing crashes, takes a second or 64 MiB."""
 import os
-import shlex
-import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gguf_mutants  # noqa: E402
+from file_probe import Probe, check, failures, refused, write  # noqa: E402
 
-STATUS_IO, STATUS_FORMAT, STATUS_UNSUPPORTED, STATUS_ARGUMENT = 2, 3, 4, 1
-failures = []
-
-
-def check(good, what):
-    if not good:
-        failures.append(what)
-        print('FAILED', what)
-
-
-class Probe:
-    """The reader behind a pipe."""
-
-    def __init__(self, program):
-        self.process = subprocess.Popen(shlex.split(program), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def open(self, path):
-        """('ok', digest) or ('error', status, message)"""
-        self.process.stdin.write(path.encode() + b'\n')
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f'FAILED {path}: the reader died with {self.process.wait()}')
-        line = line.decode('utf-8').rstrip('\n')  # a message that is not UTF-8 fails here
-        kind, result, spent, grown, *message = line.split(' ', 4)
-        check(float(spent) < 1000, f'{path}: took {spent} ms')
-        check(int(grown) < 65536, f'{path}: {grown} KiB more memory')
-        return (kind, result) if kind == 'ok' else (kind, int(result), message[0])
-
-    def close(self):
-        self.process.stdin.close()
-        check(self.process.wait() == 0, 'the reader did not end well')
+STATUS_ARGUMENT, STATUS_IO, STATUS_FORMAT, STATUS_UNSUPPORTED = 1, 2, 3, 4
 
 
 def fnv(h, data):
@@ -59,23 +27,6 @@ def digest(f):
             h = fnv(h, d.to_bytes(8, 'little'))
         total += fnv(h, t.data)
     return f'{total & gguf_mutants.MASK64:016x}'
-
-
-def write(folder, files):
-    os.makedirs(folder, exist_ok=True)
-    for name, data in files.items():
-        with open(os.path.join(folder, name), 'wb') as f:
-            f.write(data)
-
-
-def refused(answer, path, *words):
-    """An error in one line that names the file (or a sibling of it) and holds these words."""
-    check(answer[0] == 'error', f'{path}: was not refused')
-    if answer[0] == 'error':
-        check(os.path.dirname(path) in answer[2], f'{path}: the message does not name the file: {answer[2]}')
-        check('\\n' not in answer[2], f'{path}: more than one line: {answer[2]}')
-        for word in words:
-            check(word in answer[2], f'{path}: "{word}" is not in: {answer[2]}')
 
 
 def test_mutants(probe, folder, raw):
