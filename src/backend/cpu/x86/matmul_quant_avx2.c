@@ -25,7 +25,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { TILE = 16, PANELS = 4, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, LANES = 8 };
+enum { TILE = 16, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, LANES = 8 };
+
+/* Packed bytes are asked for this far ahead: hardware prefetch alone stops at each page. */
+enum { AHEAD = 4096 };
 
 /* One chunk of a panel: a line for each quad, and the scales of each group. */
 typedef struct chunk {
@@ -51,6 +54,11 @@ INLINE int fitting_quads(im__form f) { return f.top <= 15 ? 8 : f.top <= 31 ? 4 
 /* ---- unpacking: one half of a record; p points at that half of its first line ---- */
 
 INLINE __m256i load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
+INLINE void fetch_ahead(im__form f, const uint8_t *record)
+{
+    for (int i = 0; i < f.bits; i++) _mm_prefetch((const char *)record + AHEAD + i * IM__LINE, _MM_HINT_T1);
+}
 
 /* low | (source moved by `left` (or right when negative) & mask) */
 INLINE __m256i with_bits(__m256i low, __m256i source, int left, int mask)
@@ -290,6 +298,7 @@ INLINE void run_one(im__form f, const im__weight *w, const im__act *a, const flo
             packed += im__scale_bytes(f, records * IM__RECORD / f.group);
             __m256 p0 = _mm256_setzero_ps(), p1 = p0;
             for (size_t i = 0; i < records; i++, packed += f.bits * IM__LINE) {
+                fetch_ahead(f, packed);
                 p0 = step_record(f, p0, scales, records, packed, i, 0, &r);
                 p1 = step_record(f, p1, scales, records, packed, i, 1, &r);
             }
@@ -310,6 +319,7 @@ INLINE void unpack_chunk(im__form f, const uint8_t *packed, size_t records, chun
         for (size_t g = 0; g < groups; g++) unpack_scale(f, packed, groups, g, half, &c->s[g][half], &c->m[g][half]);
         for (size_t i = 0; i < records; i++, p += f.bits * IM__LINE) {
             __m256i line[QUADS];
+            if (half == 0) fetch_ahead(f, p);
             unpack_half(f, p, line);
             for (size_t q = 0; q < QUADS; q++) c->line[i * QUADS + q][half] = line[q];
         }
@@ -356,8 +366,9 @@ INLINE void run_tile(im__form f, const chunk *c, row *a, size_t n, size_t record
         }
 }
 
-/* All rows against `panels` panels, chunk by chunk. */
-INLINE void run_panels(im__form f, const im__weight *w, const im__matmul_in *in, const uint8_t *packed, size_t panels, target *t)
+/* Rows row_begin .. row_end - 1 against `panels` panels, chunk by chunk. */
+INLINE void run_panels(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const uint8_t *packed,
+                       size_t panels, target *t)
 {
     chunk c[PANELS];
     row a[TILE];
@@ -370,14 +381,30 @@ INLINE void run_panels(im__form f, const im__weight *w, const im__matmul_in *in,
             t[i].last = k + IM__CHUNK >= w->n_in;
         }
         packed += im__chunk_bytes(f, records);
-        for (size_t done = 0, n; done < in->rows; done += n) {
-            n = in->rows - done < TILE ? in->rows - done : TILE;
-            for (size_t r = 0; r < n; r++) gather_row(f, in->act, done + r, k, records, &a[r]);
+        for (size_t done = row_begin, n; done < row_end; done += n) {
+            n = row_end - done < TILE ? row_end - done : TILE;
+            for (size_t r = 0; r < n; r++) gather_row(f, act, done + r, k, records, &a[r]);
             for (size_t i = 0; i < panels; i++) {
                 run_tile(f, &c[i], a, n, records);
                 for (size_t r = 0; r < n; r++) put(&t[i], t[i].y + (done + r) * t[i].stride, a[r].p);
             }
         }
+    }
+}
+
+/* BLOCK rows or fewer: few enough that their activations and results stay in the second-level cache. */
+INLINE void run_block(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const float *bias,
+                      float *y, size_t y_stride, size_t out_begin, size_t out_end)
+{
+    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
+    for (size_t out = out_begin; out < out_end; out += PANELS * IM__PANEL) {
+        target t[PANELS];
+        size_t panels = 0;
+        for (; panels < PANELS && out + panels * IM__PANEL < out_end; panels++) {
+            const size_t o = out + panels * IM__PANEL;
+            t[panels] = (target){y + o, y_stride, bias ? bias + o : NULL, out_end - o, false, false};
+        }
+        run_panels(f, w, act, row_begin, row_end, (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes, panels, t);
     }
 }
 
@@ -388,16 +415,8 @@ INLINE void run(im__form f, const im__weight *w, const im__matmul_in *in, const 
         run_one(f, w, in->act, bias, y, out_begin, out_end);
         return;
     }
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
-    for (size_t out = out_begin; out < out_end; out += PANELS * IM__PANEL) {
-        target t[PANELS];
-        size_t panels = 0;
-        for (; panels < PANELS && out + panels * IM__PANEL < out_end; panels++) {
-            const size_t o = out + panels * IM__PANEL;
-            t[panels] = (target){y + o, y_stride, bias ? bias + o : NULL, out_end - o, false, false};
-        }
-        run_panels(f, w, in, (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes, panels, t);
-    }
+    for (size_t r = 0; r < in->rows; r += BLOCK)
+        run_block(f, w, in->act, r, in->rows - r < BLOCK ? in->rows : r + BLOCK, bias, y, y_stride, out_begin, out_end);
 }
 
 #define KERNEL(name, dtype)                                                                                                        \

@@ -20,7 +20,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { TILE = 8, PANELS = 4, RECORDS = IM__CHUNK / IM__RECORD };
+enum { TILE = 8, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD };
+
+/* Packed bytes are asked for this far ahead: hardware prefetch alone stops at each page. */
+enum { AHEAD = 4096 };
 
 /* One chunk of a panel: a line for each quad, and the scales of each group. */
 typedef struct chunk {
@@ -39,6 +42,11 @@ typedef struct rows {
 /* ---- unpacking ---- */
 
 INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
+
+INLINE void fetch_ahead(im__form f, const uint8_t *record)
+{
+    for (int i = 0; i < f.bits; i++) _mm_prefetch((const char *)record + AHEAD + i * IM__LINE, _MM_HINT_T1);
+}
 
 /* Bits of `source`, moved by `left` (or right when negative), where `mask` has ones; the other bits of `low`. */
 INLINE __m512i with_bits(__m512i low, __m512i source, int left, int mask)
@@ -131,15 +139,12 @@ INLINE void unpack_scale(im__form f, const uint8_t *p, size_t groups, size_t g, 
 
 /* ---- arithmetic ---- */
 
-/* The integer part: start + Σ code * q over `quads` quads. */
-INLINE __m512i dot(const __m512i *line, int quads, __m512i start, const int8_t *q)
+/* The integer part of one quad: isum + Σ code * q. */
+INLINE __m512i dot(__m512i isum, __m512i line, const int8_t *q)
 {
-    for (int i = 0; i < quads; i++) {
-        int32_t quad;
-        memcpy(&quad, q + 4 * i, 4);
-        start = _mm512_dpbusd_epi32(start, line[i], _mm512_set1_epi32(quad));
-    }
-    return start;
+    int32_t quad;
+    memcpy(&quad, q, 4);
+    return _mm512_dpbusd_epi32(isum, line, _mm512_set1_epi32(quad));
 }
 
 /* The float part of one group. */
@@ -175,12 +180,13 @@ INLINE void run_tile(im__form f, int n, const chunk *c, const rows *a, size_t re
     const size_t per_record = IM__RECORD / f.group;
     const int8_t *q = (const int8_t *)a->q;
     for (size_t g = 0; g < records * per_record; g++, q += f.group) {
-        __m512i line[8];
-        for (int i = 0; i < f.group / 4; i++) line[i] = c->line[g * f.group / 4 + i];
-        for (int r = 0; r < n; r++) {
-            __m512i isum = dot(line, f.group / 4, _mm512_set1_epi32(a->start[r][g]), q + r * IM__CHUNK);
-            p[r] = step(f, p[r], c->s[g], c->m[g], a->d[r][g / per_record], isum, a->sum[r][g]);
-        }
+        const __m512i *line = c->line + g * f.group / 4;
+        const __m512 s = c->s[g], m = c->m[g];
+        __m512i isum[TILE];
+        for (int r = 0; r < n; r++) isum[r] = _mm512_set1_epi32(a->start[r][g]);
+        for (int i = 0; i < f.group / 4; i++)
+            for (int r = 0; r < n; r++) isum[r] = dot(isum[r], line[i], q + r * IM__CHUNK + 4 * i);
+        for (int r = 0; r < n; r++) p[r] = step(f, p[r], s, m, a->d[r][g / per_record], isum[r], a->sum[r][g]);
     }
     for (int r = 0; r < n; r++) put(t, (size_t)r, p[r]);
 }
@@ -242,12 +248,15 @@ INLINE void run_one(im__form f, const im__weight *w, const im__act *a, const flo
             __m512 p = _mm512_setzero_ps();
             for (size_t i = 0; i < records; i++, packed += f.bits * IM__LINE) {
                 __m512i line[8];
+                fetch_ahead(f, packed);
                 unpack_record(f, packed, line);
                 for (size_t h = 0; h < per_record; h++) {
                     const size_t g = i * per_record + h;
                     __m512 s, m;
                     unpack_scale(f, scales, groups, g, &s, &m);
-                    __m512i isum = dot(line + 4 * h, f.group / 4, _mm512_set1_epi32(start[g]), q_at(a, 0, k + g * f.group));
+                    const int8_t *q = q_at(a, 0, k + g * f.group);
+                    __m512i isum = _mm512_set1_epi32(start[g]);
+                    for (int q4 = 0; q4 < f.group / 4; q4++) isum = dot(isum, line[4 * h + q4], q + 4 * q4);
                     p = step(f, p, s, m, *d_at(a, 0, k + i * IM__RECORD), isum, sum[g]);
                 }
             }
@@ -262,11 +271,15 @@ INLINE void unpack_chunk(im__form f, const uint8_t *packed, size_t records, chun
     const size_t groups = records * IM__RECORD / f.group;
     for (size_t g = 0; g < groups; g++) unpack_scale(f, packed, groups, g, &c->s[g], &c->m[g]);
     packed += im__scale_bytes(f, groups);
-    for (size_t i = 0; i < records; i++) unpack_record(f, packed + i * f.bits * IM__LINE, c->line + 8 * i);
+    for (size_t i = 0; i < records; i++, packed += f.bits * IM__LINE) {
+        fetch_ahead(f, packed);
+        unpack_record(f, packed, c->line + 8 * i);
+    }
 }
 
-/* All rows against `panels` panels, chunk by chunk. */
-INLINE void run_panels(im__form f, const im__weight *w, const im__matmul_in *in, const uint8_t *packed, size_t panels, target *t)
+/* Rows row_begin .. row_end - 1 against `panels` panels, chunk by chunk. */
+INLINE void run_panels(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const uint8_t *packed,
+                       size_t panels, target *t)
 {
     chunk c[PANELS];
     rows a;
@@ -279,10 +292,10 @@ INLINE void run_panels(im__form f, const im__weight *w, const im__matmul_in *in,
             t[i].last = k + IM__CHUNK >= w->n_in;
         }
         packed += im__chunk_bytes(f, records);
-        for (size_t r = 0, n; r < in->rows; r += n) {
-            const size_t left = in->rows - r;
+        for (size_t r = row_begin, n; r < row_end; r += n) {
+            const size_t left = row_end - r;
             n = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            gather_rows(f, in->act, r, n, k, records, &a);
+            gather_rows(f, act, r, n, k, records, &a);
             for (size_t i = 0; i < panels; i++) {
                 target at = t[i];
                 at.y += r * at.stride;
@@ -297,13 +310,10 @@ INLINE void run_panels(im__form f, const im__weight *w, const im__matmul_in *in,
     }
 }
 
-INLINE void run(im__form f, const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
-                size_t out_begin, size_t out_end)
+/* BLOCK rows or fewer: few enough that their activations and results stay in the second-level cache. */
+INLINE void run_block(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const float *bias,
+                      float *y, size_t y_stride, size_t out_begin, size_t out_end)
 {
-    if (in->rows == 1) {
-        run_one(f, w, in->act, bias, y, out_begin, out_end);
-        return;
-    }
     const size_t panel_bytes = im__panel_bytes(f, w->n_in);
     for (size_t out = out_begin; out < out_end; out += PANELS * IM__PANEL) {
         target t[PANELS];
@@ -312,8 +322,19 @@ INLINE void run(im__form f, const im__weight *w, const im__matmul_in *in, const 
             const size_t o = out + panels * IM__PANEL;
             t[panels] = (target){y + o, y_stride, bias ? bias + o : NULL, mask_of(out_end - o), false, false};
         }
-        run_panels(f, w, in, (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes, panels, t);
+        run_panels(f, w, act, row_begin, row_end, (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes, panels, t);
     }
+}
+
+INLINE void run(im__form f, const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
+                size_t out_begin, size_t out_end)
+{
+    if (in->rows == 1) {
+        run_one(f, w, in->act, bias, y, out_begin, out_end);
+        return;
+    }
+    for (size_t r = 0; r < in->rows; r += BLOCK)
+        run_block(f, w, in->act, r, in->rows - r < BLOCK ? in->rows : r + BLOCK, bias, y, y_stride, out_begin, out_end);
 }
 
 #define KERNEL(name, dtype)                                                                                                        \
