@@ -51,6 +51,15 @@ IM_API int im_numerics_version(void);
 IM_API const char *im_status_name(im_status status);
 /* Kernel levels of this machine, best last ("c", "avx2", "avx512"); NULL-terminated, static. */
 IM_API const char *const *im_cpu_levels(void);
+/* What this process may use: physical cores (affinity and control-group quota counted), bytes of memory available now (0: unknown). */
+typedef struct im_machine_info {
+    int cores;
+    uint64_t memory_available;
+} im_machine_info;
+IM_API void im_machine_get_info(im_machine_info *info);
+/* Computes a small case with every kernel of a level and compares the bits with the plain C functions: a few milliseconds. *checked (may be NULL): how many were
+ * compared. Errors: IM_ERR_INTERNAL naming the first kernel that is wrong on this machine; IM_ERR_UNSUPPORTED when the machine lacks the level. */
+IM_API im_status im_cpu_self_check(const char *level, size_t *checked, im_error *err);
 
 /* ---- model ------------------------------------------------------------------------------------------------------------------------ */
 
@@ -238,7 +247,7 @@ IM_API im_status im_request_submit(im_engine *engine, const im_request_options *
 /* Waits for the end. Returns how it ended: IM_OK, IM_ERR_CANCELLED, IM_ERR_NUMERIC ... *result (may be NULL) is filled in in either case with what was generated so far and
  * lives as long as the request. */
 IM_API im_status im_request_wait(im_request *request, im_result *result, im_error *err);
-/* Takes effect within one step of the engine. Safe from signal handlers' helper threads, not from a signal handler itself. */
+/* Takes effect within one step of the engine. May be called from a signal handler. */
 IM_API void im_request_cancel(im_request *request);
 /* Cancels if still running, waits until the engine let go of it, frees. */
 IM_API void im_request_free(im_request *request);

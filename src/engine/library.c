@@ -2,7 +2,8 @@
  *
  * What the library says of itself, and the shortest way to an answer.
  */
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/self_check.h"
+#include "base/machine.h"
 #include "engine/internal.h"
 #include "num/real.h"
 
@@ -43,6 +44,35 @@ const char *const *im_cpu_levels(void)
     for (size_t i = 0; i <= n; i++)
         __atomic_store_n(&list[i], found[i], __ATOMIC_RELAXED); /* the same values each time, from any thread */
     return list;
+}
+
+void im_machine_get_info(im_machine_info *info)
+{
+    *info = (im_machine_info){.cores = im__machine_cores(), .memory_available = im__machine_memory()};
+}
+
+im_status im_cpu_self_check(const char *name, size_t *checked, im_error *err)
+{
+    im__cpu_level level;
+    im__ops ops;
+    size_t count = 1; /* the table of operations */
+    if (name == NULL || !im__cpu_level_parse(name, &level))
+        return im__fail(err, IM_ERR_ARGUMENT, "\"%s\" is no kernel level", name == NULL ? "" : name);
+    if (!im__cpu_has(level)) return im__fail(err, IM_ERR_UNSUPPORTED, "this machine does not have the kernel level %s", name);
+    im__ops_c(&ops);
+    im__ops_cpu(&ops, level);
+    const char *wrong = im__ops_self_check(&ops);
+    if (wrong != NULL)
+        return im__fail(err, IM_ERR_INTERNAL, "operation %s of level %s does not return the reference's bits on this machine",
+                        wrong, name);
+    for (const im__matmul_kernel *const *k = im__matmul_kernels(); *k != NULL; k++) {
+        if ((*k)->level != level) continue;
+        if (!im__matmul_self_check(*k))
+            return im__fail(err, IM_ERR_INTERNAL, "kernel %s does not return the reference's bits on this machine", (*k)->name);
+        count++;
+    }
+    if (checked != NULL) *checked = count;
+    return IM_OK;
 }
 
 /* {"role": "user", "content": question} as JSON. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/self_check.h"
 
 #include <string.h>
 
@@ -94,6 +95,18 @@ static im_status choose_level(const im__backend_options *o, im__cpu_level *out, 
     return IM_OK;
 }
 
+/* The operations of the highest level whose table passes the self-check; a failure is remembered by name. */
+static void admit_ops(im__cpu *c)
+{
+    for (int level = (int)c->level; level >= IM__CPU_C; level--) {
+        im__ops_c(&c->ops);
+        im__ops_cpu(&c->ops, (im__cpu_level)level);
+        const char *wrong = level == IM__CPU_C ? NULL : im__ops_self_check(&c->ops);
+        if (wrong == NULL) return;
+        c->wrong_op = wrong;
+    }
+}
+
 static size_t pool_bytes(const im__program *p, const im__backend_options *o)
 {
     size_t bytes = 0;
@@ -108,8 +121,7 @@ static im_status prepare(im__cpu *c, const im__program *p, const im__backend_opt
     c->options = *o;
     c->options.cpu_level = NULL; /* the caller's string is not ours to keep */
     IM__TRY(choose_level(o, &c->level, err));
-    im__ops_c(&c->ops);
-    im__ops_cpu(&c->ops, c->level);
+    admit_ops(c);
     IM__TRY(im__weights_choose(&c->weights, p, c->level, err));
     IM__TRY(im__lower(p, &c->lowered, err));
     c->value = im__calloc(p->value_count, sizeof *c->value);
@@ -183,6 +195,8 @@ static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_op
     IM__TRY(im__weights_pack(&c->weights, c->team, err));
     im__buf_printf(&c->description, "%s:", im__cpu_level_name(c->level));
     im__weights_describe(&c->weights, &c->description);
+    if (c->weights.rejected.len > 0) im__buf_printf(&c->description, "; rejected by the self-check: %s", c->weights.rejected.data);
+    if (c->wrong_op != NULL) im__buf_printf(&c->description, "; operation rejected by the self-check: %s", c->wrong_op);
     return c->description.failed ? im__fail(err, IM_ERR_MEMORY, "out of memory") : IM_OK;
 }
 

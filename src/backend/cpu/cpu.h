@@ -26,6 +26,7 @@ typedef struct im__cpu {
     const im__program *p;
     im__backend_options options;
     im__cpu_level level;
+    const char *wrong_op; /* an operation whose kernel failed the self-check, so that a lower level serves all; NULL: none */
     im__ops ops;
     im__team *team;
     im__weights weights;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/weights.h"
 
+#include "backend/cpu/self_check.h"
 #include "base/file_map.h"
 #include "num/dtype.h"
 
@@ -18,12 +19,25 @@ static bool multiplied(const im__program *p, size_t matrix)
     return false;
 }
 
+/* The best kernel that passes its self-check, or NULL. Matrices of one type mostly share a kernel, so the last verdict is kept. */
+static const im__matmul_kernel *admit(im__weights *out, const im__weight *w, im__cpu_level level)
+{
+    while (level > IM__CPU_C) {
+        const im__matmul_kernel *k = im__matmul_pick(w->dtype, w->n_out, w->n_in, level);
+        if (k == NULL) return NULL;
+        if (out->admitted[w->dtype] == k || im__matmul_self_check(k)) return out->admitted[w->dtype] = k;
+        im__buf_printf(&out->rejected, "%s%s", out->rejected.len == 0 ? "" : ", ", k->name);
+        level = (im__cpu_level)(k->level - 1);
+    }
+    return NULL;
+}
+
 static im_status choose_one(im__weights *out, size_t i, im__cpu_level level, im_error *err)
 {
     im__weight *w = &out->matrix[i];
     *w = out->p->matrix[i].w;
     if (!multiplied(out->p, i)) return IM_OK;
-    const im__matmul_kernel *k = im__matmul_pick(w->dtype, w->n_out, w->n_in, level);
+    const im__matmul_kernel *k = admit(out, w, level);
     out->kernel[i] = k;
     if (k == NULL) return IM_OK;
     w->packed_bytes = (k->packed_bytes(w->n_out, w->n_in) + ALIGN - 1) & ~(size_t)(ALIGN - 1);
@@ -87,6 +101,7 @@ void im__weights_clear(im__weights *w)
     im__aligned_free(w->block, w->block_bytes);
     im__free(w->kernel);
     im__free(w->matrix);
+    im__buf_free(&w->rejected);
     *w = (im__weights){0};
 }
 

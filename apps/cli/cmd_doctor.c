@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static const arg_command about = {
+    .name = "doctor",
+    .summary = "checks this machine: features, kernels, memory, bandwidth",
+    .usage = "[MODEL]",
+    .details = "Each kernel level computes a real case in a child process and must return the bits of the plain C functions. With "
+               "MODEL: whether it\n"
+               "fits, and how fast an answer can be at most (memory bandwidth over the bytes that a token reads).",
+    .examples = "  ironmule doctor\n  ironmule doctor model.gguf --json",
+    .least = 0,
+    .most = 1,
+};
+
+typedef struct settings {
+    run_options run;
+    bool json;
+} settings;
+
+static void cpu_model(char *out, size_t size)
+{
+    char line[256];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    snprintf(out, size, "unknown");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || colon == NULL) continue;
+        snprintf(out, size, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+        break;
+    }
+    if (f != NULL) fclose(f);
+}
+
+/* ---- kernels -------------------------------------------------------------------------------------------------------------------------------- */
+
+typedef struct verdict {
+    bool good;
+    size_t checked;
+    im_error error;
+} verdict;
+
+/* The child may die of an instruction that the machine claims to have: that is a verdict too. */
+static verdict prove(const char *level)
+{
+    int ends[2], status = 0;
+    verdict v = {.good = false};
+    snprintf(v.error.message, sizeof v.error.message, "the child process could not be started");
+    if (pipe(ends) != 0) return v;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        v.good = im_cpu_self_check(level, &v.checked, &v.error) == IM_OK;
+        _exit(write(ends[1], &v, sizeof v) == (ssize_t)sizeof v ? 0 : 1);
+    }
+    close(ends[1]);
+    bool told = child > 0 && read(ends[0], &v, sizeof v) == (ssize_t)sizeof v;
+    close(ends[0]);
+    if (child > 0) waitpid(child, &status, 0);
+    if (child > 0 && !told) {
+        v.good = false;
+        snprintf(v.error.message, sizeof v.error.message, "the check of level %s died of signal %d", level,
+                 WIFSIGNALED(status) ? WTERMSIG(status) : 0);
+    }
+    return v;
+}
+
+/* ---- bandwidth --------------------------------------------------------------------------------------------------------------------------------- */
+
+enum { BYTES_A_THREAD = 192 << 20, PASSES = 4, MOST_READERS = 64 };
+
+typedef struct reader {
+    pthread_t thread;
+    uint64_t *data;
+    uint64_t sum;
+} reader;
+
+static void *read_all(void *argument)
+{
+    reader *r = argument;
+    uint64_t sum[8] = {0};
+    for (size_t i = 0; i + 8 <= BYTES_A_THREAD / sizeof(uint64_t); i += 8)
+        for (size_t k = 0; k < 8; k++) sum[k] += r->data[i + k];
+    r->sum = sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+    return NULL;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double one_pass(reader *r, int threads)
+{
+    double begin = seconds();
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&r[i].thread, NULL, read_all, &r[i]) != 0) return 0;
+    for (int i = 0; i < threads; i++) pthread_join(r[i].thread, NULL);
+    return (double)threads * BYTES_A_THREAD / (seconds() - begin);
+}
+
+/* Best of some passes over memory that no cache holds, bytes a second; 0 when memory is short. */
+static double read_bandwidth(int threads)
+{
+    reader r[MOST_READERS] = {{0}};
+    double best = 0;
+    if (threads > MOST_READERS) threads = MOST_READERS;
+    bool good = true;
+    for (int i = 0; i < threads; i++) {
+        r[i].data = malloc(BYTES_A_THREAD);
+        good = good && r[i].data != NULL;
+        if (r[i].data != NULL) memset(r[i].data, 1, BYTES_A_THREAD);
+    }
+    for (int pass = 0; good && pass < PASSES; pass++) {
+        double rate = one_pass(r, threads);
+        if (rate > best) best = rate;
+    }
+    for (int i = 0; i < threads; i++) free(r[i].data);
+    return best;
+}
+
+/* ---- report ------------------------------------------------------------------------------------------------------------------------------------- */
+
+static json_t *kernel_report(bool *all_good)
+{
+    json_t *list = json_array();
+    for (const char *const *level = im_cpu_levels(); *level != NULL; level++) {
+        verdict v = prove(*level);
+        json_t *entry = json_pack("{s:s, s:b, s:I}", "level", *level, "proved", (int)v.good, "kernels", (json_int_t)v.checked);
+        if (!v.good) json_object_set_new(entry, "error", json_text(v.error.message, strlen(v.error.message)));
+        json_array_append_new(list, entry);
+        *all_good = *all_good && v.good;
+    }
+    return list;
+}
+
+/* What a model needs here, or its error; adds to the document. */
+static bool model_report(json_t *doc, const char *path, const settings *s, double bandwidth)
+{
+    im_error err;
+    im_memory_plan plan;
+    im_engine_options o;
+    im_engine_options_defaults(&o);
+    o.context = (uint32_t)s->run.context;
+    o.threads = (int)s->run.threads;
+    im_model *model = open_model(about.name, path, false, NULL);
+    bool good = model != NULL && im_engine_plan(model, &o, &plan, &err) == IM_OK;
+    if (good) {
+        uint64_t need = plan.weights + plan.kv + plan.workspace;
+        json_object_set_new(doc, "model",
+                            json_pack("{s:o, s:I, s:I, s:b, s:f}", "path", json_text(path, strlen(path)), "needs_bytes",
+                                      (json_int_t)need, "weights_bytes", (json_int_t)plan.weights, "fits",
+                                      (int)(plan.available == 0 || need <= plan.available), "tokens_per_s_at_most",
+                                      plan.weights > 0 ? bandwidth / (double)plan.weights : 0.0));
+    } else if (model != NULL) {
+        say_failed(about.name, &err);
+    }
+    im_model_close(model);
+    return good;
+}
+
+static void print_report(const json_t *doc)
+{
+    const json_t *kernels = json_object_get(doc, "kernels"), *model = json_object_get(doc, "model"), *entry;
+    size_t i;
+    printf("processor   %s, %lld cores for this process\n", json_string_value(json_object_get(doc, "cpu")),
+           json_integer_value(json_object_get(doc, "cores")));
+    json_array_foreach(kernels, i, entry)
+    {
+        const char *error = json_string_value(json_object_get(entry, "error"));
+        printf("kernels     %-7s %s\n", json_string_value(json_object_get(entry, "level")),
+               error != NULL ? error : "proved: same bits as the reference");
+    }
+    printf("memory      %.1f GiB available, read at %.1f GB/s\n",
+           json_number_value(json_object_get(doc, "memory_available_bytes")) / 1073741824.0,
+           json_number_value(json_object_get(doc, "read_bytes_per_s")) / 1e9);
+    printf("gpu         %s\n", json_string_value(json_object_get(doc, "gpu")));
+    if (model != NULL)
+        printf("model       %s: %.1f MiB needed, %s; at most %.1f tokens/s\n", json_string_value(json_object_get(model, "path")),
+               json_number_value(json_object_get(model, "needs_bytes")) / 1048576.0,
+               json_is_true(json_object_get(model, "fits")) ? "fits" : "does NOT fit",
+               json_number_value(json_object_get(model, "tokens_per_s_at_most")));
+    printf("advice      %s\n", json_string_value(json_object_get(doc, "advice")));
+}
+
+static int run(const settings *s, const char *path)
+{
+    char cpu[160];
+    bool good = true;
+    im_machine_info machine;
+    im_machine_get_info(&machine);
+    cpu_model(cpu, sizeof cpu);
+    json_t *kernels = kernel_report(&good);
+    double bandwidth = read_bandwidth(s->run.threads > 0 ? (int)s->run.threads : machine.cores);
+    json_t *doc = json_pack("{s:o, s:i, s:o, s:I, s:f, s:s}", "cpu", json_text(cpu, strlen(cpu)), "cores", machine.cores, "kernels",
+                            kernels, "memory_available_bytes", (json_int_t)machine.memory_available, "read_bytes_per_s", bandwidth,
+                            "gpu", "no GPU backend in this build");
+    json_object_set_new(
+        doc, "advice",
+        json_string(good ? "the defaults are the fastest plan here" : "a level that failed is not used; please report it"));
+    if (path != NULL && !model_report(doc, path, s, bandwidth)) good = false;
+    if (s->json) {
+        if (print_json(doc) != EXIT_DONE) good = false;
+    } else {
+        print_report(doc);
+        json_decref(doc);
+    }
+    return good ? EXIT_DONE : EXIT_FAILED;
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+    settings s = {0};
+    arg_rest rest;
+    const arg_option options[] = {
+        {"json", 0, ARG_FLAG, &s.json, NULL, "one JSON document", 0, 0},
+        RUN_OPTIONS(s.run),
+        {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0},
+    };
+    int code = args_parse(&about, options, argc, argv, &rest);
+    if (code >= 0) return code;
+    return run(&s, rest.count > 0 ? rest.item[0] : NULL);
+}

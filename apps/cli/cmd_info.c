@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static const arg_command about = {
+    .name = "info",
+    .summary = "version, build, kernel levels; a model's metadata and program",
+    .usage = "[MODEL]",
+    .details = "Without MODEL: what this build is. With MODEL: what the file says of itself and the memory that it needs. "
+               "--program prints\n"
+               "the list of operations that the model is; its digest is part of the model's identity.",
+    .examples = "  ironmule info --json\n  ironmule info model.gguf --program",
+    .least = 0,
+    .most = 1,
+};
+
+typedef struct settings {
+    run_options run;
+    bool json, program;
+} settings;
+
+static const char *const libraries[] = {
+    "PCRE2 (BSD-3-Clause)", "utf8proc (MIT)", "jansson (MIT)", "libedit (BSD-3-Clause)", "xxHash (BSD-2-Clause)", NULL,
+};
+
+static json_t *strings(const char *const *list)
+{
+    json_t *out = json_array();
+    for (; *list != NULL; list++) json_array_append_new(out, json_string(*list));
+    return out;
+}
+
+static json_t *build_document(void)
+{
+    const char *compiler =
+#if defined(__clang__)
+        "clang " __clang_version__;
+#else
+        "gcc " __VERSION__;
+#endif
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s], s:o}", "version", im_version(), "numerics", im_numerics_version(), "licence",
+                     "Apache-2.0", "compiler", compiler, "cpu_levels", strings(im_cpu_levels()), "backends", "cpu", "libraries",
+                     strings(libraries));
+}
+
+static int print_build(void)
+{
+    json_t *doc = build_document();
+    printf("ironmule %s, numerics version %d, Apache-2.0\ncompiler: %s\nbackends: cpu\nkernel levels here:", im_version(),
+           im_numerics_version(), json_string_value(json_object_get(doc, "compiler")));
+    for (const char *const *level = im_cpu_levels(); *level != NULL; level++) printf(" %s", *level);
+    printf("\nlibraries:");
+    for (size_t i = 0; libraries[i] != NULL; i++) printf("%s %s", i == 0 ? "" : ",", libraries[i]);
+    printf("\n");
+    json_decref(doc);
+    return EXIT_DONE;
+}
+
+static json_t *text(const char *s) { return json_text(s, strlen(s)); }
+
+static json_t *model_document(const im_model_info *m, const im_memory_plan *plan)
+{
+    json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)plan->weights, "kv", (json_int_t)plan->kv,
+                               "workspace", (json_int_t)plan->workspace, "kv_bytes_per_token", (json_int_t)plan->kv_bytes_per_token,
+                               "available", (json_int_t)plan->available);
+    json_t *doc = json_pack("{s:o, s:o, s:o, s:s, s:o, s:I, s:I}", "path", text(m->path), "name", text(m->name), "architecture",
+                            text(m->architecture), "quantisation", m->quantisation, "licence", text(m->licence), "parameters",
+                            (json_int_t)m->parameters, "file_bytes", (json_int_t)m->file_bytes);
+    json_object_update_new(doc, json_pack("{s:i, s:i, s:i, s:i, s:b, s:i, s:i, s:o, s:o}", "vocabulary", (int)m->vocabulary,
+                                          "layers", (int)m->layers, "embedding", (int)m->embedding, "context", (int)m->context,
+                                          "chat_template", (int)m->has_chat_template, "bos", (int)m->bos, "eos", (int)m->eos,
+                                          "program_digest", json_hex64(m->program_digest), "memory", memory));
+    return doc;
+}
+
+static int print_model(const im_model_info *m, const im_memory_plan *plan)
+{
+    printf("%s\n  architecture %s, %.1f million parameters, mostly %s, %.1f MiB\n", m->name, m->architecture,
+           (double)m->parameters / 1e6, m->quantisation, (double)m->file_bytes / 1048576.0);
+    printf("  %u layers of width %u, vocabulary %u, context %u\n", m->layers, m->embedding, m->vocabulary, m->context);
+    printf("  chat template: %s; licence: %s\n", m->has_chat_template ? "yes" : "no",
+           m->licence[0] == 0 ? "not stated in the file" : m->licence);
+    printf("  program %016" PRIx64 "\n", m->program_digest);
+    printf("  memory here: weights %.1f MiB, KV cache %.1f MiB, workspace %.1f MiB; available %.0f MiB\n",
+           (double)plan->weights / 1048576.0, (double)plan->kv / 1048576.0, (double)plan->workspace / 1048576.0,
+           (double)plan->available / 1048576.0);
+    return EXIT_DONE;
+}
+
+static int print_program(const im_model *model)
+{
+    im_error err;
+    char *list;
+    if (im_model_program(model, &list, &err) != IM_OK) return say_failed(about.name, &err);
+    fputs(list, stdout);
+    im_free(list);
+    return EXIT_DONE;
+}
+
+static int run(const im_model *model, const settings *s)
+{
+    im_error err;
+    im_memory_plan plan;
+    im_model_info info;
+    im_engine_options o;
+    im_engine_options_defaults(&o);
+    o.threads = (int)s->run.threads;
+    o.context = (uint32_t)s->run.context;
+    o.chunk = (uint32_t)s->run.chunk;
+    o.cpu_level = s->run.cpu;
+    o.device = s->run.device;
+    if (s->program) return print_program(model);
+    im_model_get_info(model, &info);
+    if (im_engine_plan(model, &o, &plan, &err) != IM_OK) return say_failed(about.name, &err);
+    return s->json ? print_json(model_document(&info, &plan)) : print_model(&info, &plan);
+}
+
+int cmd_info(int argc, char **argv)
+{
+    settings s = {0};
+    arg_rest rest;
+    const arg_option options[] = {
+        {"program", 0, ARG_FLAG, &s.program, NULL, "print the model's list of operations", 0, 0},
+        {"json", 0, ARG_FLAG, &s.json, NULL, "one JSON document", 0, 0},
+        RUN_OPTIONS(s.run),
+        {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0},
+    };
+    int code = args_parse(&about, options, argc, argv, &rest);
+    if (code >= 0) return code;
+    if (s.program && rest.count == 0) return args_wrong(&about, "--program needs a MODEL");
+    if (rest.count == 0) return s.json ? print_json(build_document()) : print_build();
+    im_model *model = open_model(about.name, rest.item[0], false, NULL);
+    if (model == NULL) return EXIT_FAILED;
+    code = run(model, &s);
+    im_model_close(model);
+    return code;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- messages ---------------------------------------------------------------------------------------------------------------------- */
+
+int say(const char *who, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "ironmule %s: ", who);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return EXIT_FAILED;
+}
+
+int say_failed(const char *who, const im_error *err) { return say(who, "%s", err->message); }
+
+bool use_colour(FILE *f)
+{
+    const char *term = getenv("TERM");
+    return isatty(fileno(f)) && getenv("NO_COLOR") == NULL && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+static double now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+void progress_draw(progress *p, double fraction, const char *detail)
+{
+    char bar[31];
+    double now = now_ms();
+    if (!isatty(STDERR_FILENO) || now - p->drawn < 100) return;
+    int filled = fraction < 0 ? 0 : fraction > 1 ? 30 : (int)(fraction * 30);
+    memset(bar, '.', sizeof bar - 1);
+    memset(bar, '#', (size_t)filled);
+    bar[30] = 0;
+    fprintf(stderr, "\r\033[K%s [%s] %3.0f%% %s", p->label, bar, fraction * 100, detail == NULL ? "" : detail);
+    fflush(stderr);
+    p->drawn = now;
+    p->shown = true;
+}
+
+void progress_end(progress *p)
+{
+    if (p->shown) fputs("\r\033[K", stderr);
+    p->shown = false;
+}
+
+/* ---- opening --------------------------------------------------------------------------------------------------------------------------- */
+
+im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre)
+{
+    im_error err;
+    im_model *model;
+    im_model_options o;
+    im_model_options_defaults(&o);
+    o.vocabulary_only = vocabulary_only;
+    o.pre_tokenizer = pre;
+    if (im_model_open(&model, path, &o, &err) == IM_OK) return model;
+    say_failed(who, &err);
+    return NULL;
+}
+
+static void draw_load(void *user, double fraction) { progress_draw(user, fraction, NULL); }
+
+im_engine *open_engine(const char *who, im_model *model, const run_options *run, uint32_t context, uint32_t sequences)
+{
+    im_error err;
+    im_engine *engine;
+    im_engine_options o;
+    progress bar = {.label = "loading", .drawn = now_ms()};
+    im_engine_options_defaults(&o);
+    o.threads = (int)run->threads;
+    o.context = run->context > 0 ? (uint32_t)run->context : context;
+    o.chunk = (uint32_t)run->chunk;
+    o.max_sequences = sequences;
+    o.cpu_level = run->cpu;
+    o.device = run->device;
+    o.progress = draw_load;
+    o.progress_user = &bar;
+    im_status status = im_engine_open_model(&engine, model, &o, &err);
+    progress_end(&bar);
+    if (status == IM_OK) return engine;
+    say_failed(who, &err);
+    return NULL;
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------------------------------------------ */
+
+static char *read_stream(FILE *f, size_t *n)
+{
+    size_t cap = 1 << 16, len = 0, got;
+    char *data = malloc(cap);
+    while (data != NULL && (got = fread(data + len, 1, cap - len - 1, f)) > 0) {
+        len += got;
+        if (len + 1 < cap) continue;
+        char *grown = realloc(data, cap *= 2);
+        if (grown == NULL) free(data);
+        data = grown;
+    }
+    if (data != NULL) data[len] = 0;
+    *n = len;
+    return data;
+}
+
+char *read_file(const char *who, const char *path, size_t *n)
+{
+    bool standard = strcmp(path, "-") == 0;
+    FILE *f = standard ? stdin : fopen(path, "rb");
+    char *data = NULL;
+    errno = 0;
+    if (f != NULL) data = read_stream(f, n);
+    if (f == NULL || data == NULL || ferror(f)) {
+        say(who, "%s: %s", path, errno == 0 ? "cannot be read" : strerror(errno));
+        free(data);
+        data = NULL;
+    }
+    if (f != NULL && !standard) fclose(f);
+    return data;
+}
+
+static int32_t *ids_of(const char *who, const char *path, const json_t *list, size_t *n)
+{
+    json_t *item;
+    size_t i;
+    *n = json_array_size(list);
+    int32_t *ids = json_is_array(list) ? calloc(*n + 1, sizeof *ids) : NULL;
+    if (ids == NULL) say(who, "%s: not a JSON list of token ids", path);
+    json_array_foreach(list, i, item)
+    {
+        json_int_t v = json_integer_value(item);
+        if (ids == NULL) break;
+        if (json_is_integer(item) && v >= 0 && v <= INT32_MAX) {
+            ids[i] = (int32_t)v;
+            continue;
+        }
+        say(who, "%s: entry %zu is no token id", path, i);
+        free(ids);
+        return NULL;
+    }
+    return ids;
+}
+
+int32_t *read_ids(const char *who, const char *path, size_t *n)
+{
+    size_t len;
+    json_error_t why;
+    char *text = read_file(who, path, &len);
+    if (text == NULL) return NULL;
+    json_t *list = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    int32_t *ids = NULL;
+    if (list == NULL)
+        say(who, "%s: line %d: %s", path, why.line, why.text);
+    else
+        ids = ids_of(who, path, list, n);
+    json_decref(list);
+    free(text);
+    return ids;
+}
+
+/* ---- Ctrl-C -------------------------------------------------------------------------------------------------------------------------------- */
+
+static _Atomic(im_request *) current;
+static atomic_bool was_interrupted;
+
+static void on_interrupt(int number)
+{
+    im_request *r = atomic_exchange(&current, NULL);
+    atomic_store(&was_interrupted, true);
+    if (r != NULL) {
+        im_request_cancel(r);
+        return;
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void interrupt_set(im_request *r)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigemptyset(&action.sa_mask);
+    atomic_store(&was_interrupted, false);
+    atomic_store(&current, r);
+    sigaction(SIGINT, &action, NULL);
+}
+
+void interrupt_clear(void) { atomic_store(&current, NULL); }
+bool interrupted(void) { return atomic_load(&was_interrupted); }
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------------------------------------ */
+
+json_t *json_text(const char *s, size_t n)
+{
+    json_t *text = json_stringn(s, n);
+    if (text != NULL) return text;
+    /* Not UTF-8: byte by byte, what is not ASCII becomes U+FFFD. */
+    char *clean = malloc(3 * n + 1);
+    size_t out = 0;
+    for (size_t i = 0; clean != NULL && i < n; i++) {
+        if ((unsigned char)s[i] < 0x80)
+            clean[out++] = s[i];
+        else
+            out += (size_t)sprintf(clean + out, "\xef\xbf\xbd");
+    }
+    text = clean == NULL ? NULL : json_stringn(clean, out);
+    free(clean);
+    return text;
+}
+
+json_t *json_hex64(uint64_t v)
+{
+    char text[17];
+    snprintf(text, sizeof text, "%016" PRIx64, v);
+    return json_string(text);
+}
+
+int print_json(json_t *document)
+{
+    int failed = document == NULL || json_dumpf(document, stdout, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER) != 0 ||
+                 putchar('\n') == EOF || fflush(stdout) != 0;
+    json_decref(document);
+    return failed ? say("", "the result cannot be written") : EXIT_DONE;
+}

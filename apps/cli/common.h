@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the commands share: the options that every computing command takes, opening with progress, reading inputs, Ctrl-C, messages.
+ * Results go to stdout, everything else to stderr.
+ */
+#ifndef IRONMULE_CLI_COMMON_H
+#define IRONMULE_CLI_COMMON_H
+
+#include "args.h"
+
+#include <ironmule/ironmule.h>
+#include <jansson.h>
+#include <stdio.h>
+
+/* Exit codes */
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+
+/* One command: gets the arguments behind its name, returns the exit code. */
+typedef struct command {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+} command;
+
+int cmd_generate(int argc, char **argv);
+int cmd_chat(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
+int cmd_template(int argc, char **argv);
+int cmd_perplexity(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_info(int argc, char **argv);
+
+/* ---- messages ---- */
+
+/* "ironmule NAME: message" on stderr; returns EXIT_FAILED. */
+int say_failed(const char *who, const im_error *err);
+int say(const char *who, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Colours on this stream: it is a terminal, and neither NO_COLOR nor TERM=dumb asks for plain text. */
+bool use_colour(FILE *f);
+
+/* A progress line on stderr, drawn only when stderr is a terminal, at most ten times a second. progress_end clears it. */
+typedef struct progress {
+    const char *label;
+    double drawn; /* when, ms */
+    bool shown;
+} progress;
+void progress_draw(progress *p, double fraction, const char *detail);
+void progress_end(progress *p);
+
+/* ---- options of commands that compute ---- */
+
+typedef struct run_options {
+    int64_t threads, chunk, context;
+    const char *cpu, *device;
+} run_options;
+
+#define RUN_OPTIONS(o)                                                                                                             \
+    {"threads", 't', ARG_INT, &(o).threads, "N", "threads that compute (default: one a physical core)", 1, 1024},                  \
+        {"context", 'c', ARG_INT, &(o).context, "N", "positions for prompt and answer", 2, 16777216},                              \
+        {"chunk", 0, ARG_INT, &(o).chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},                         \
+        {"cpu", 0, ARG_STRING, &(o).cpu, "LEVEL", "kernels up to this level: c, avx2, avx512, neon, i8mm", 0, 0},                  \
+    {                                                                                                                              \
+        "device", 0, ARG_STRING, &(o).device, "NAME", "auto or cpu", 0, 0                                                          \
+    }
+
+/* Opens the model, or says why not (NULL). `vocabulary_only`: no weights. `pre` may be NULL. */
+im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre);
+
+/* Opens an engine on the model with a progress bar; NULL after a message. `context` is used when the user gave none (0: the library's default). */
+im_engine *open_engine(const char *who, im_model *model, const run_options *o, uint32_t context, uint32_t sequences);
+
+/* ---- inputs ---- */
+
+/* The whole file, or standard input for "-"; NULL after a message. Terminated; *n is its length. Free with free. */
+char *read_file(const char *who, const char *path, size_t *n);
+
+/* A JSON list of token ids from a file or "-"; NULL after a message. Free with free. */
+int32_t *read_ids(const char *who, const char *path, size_t *n);
+
+/* ---- Ctrl-C ---- */
+
+/* While a request is set, the first SIGINT cancels it; a second one, or one without a request, ends the program as usual. */
+void interrupt_set(im_request *r);
+void interrupt_clear(void);
+bool interrupted(void); /* since the last interrupt_set */
+
+/* ---- JSON ---- */
+
+/* Text as a JSON string; bytes that are no UTF-8 become U+FFFD. */
+json_t *json_text(const char *s, size_t n);
+json_t *json_hex64(uint64_t v);   /* "0123456789abcdef" */
+int print_json(json_t *document); /* takes ownership; EXIT_DONE, or EXIT_FAILED when stdout cannot be written */
+
+#endif

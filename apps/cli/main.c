@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common.h"
+
+#include <locale.h>
+#include <signal.h>
+#include <string.h>
+
+static const command commands[] = {
+    {"generate", "one answer to standard output, streamed", cmd_generate},
+    {"chat", "a conversation in the terminal", cmd_chat},
+    {"tokenize", "token ids and pieces of a text", cmd_tokenize},
+    {"template", "a conversation as the model's chat template renders it", cmd_template},
+    {"perplexity", "how well a model predicts a text", cmd_perplexity},
+    {"doctor", "checks this machine: features, kernels, memory, bandwidth", cmd_doctor},
+    {"info", "version, build, kernel levels; a model's metadata and program", cmd_info},
+};
+#define COMMANDS (sizeof commands / sizeof *commands)
+
+static int help(FILE *f)
+{
+    fprintf(f,
+            "ironmule %s - runs language models on this machine, with one answer\n\nUsage: ironmule COMMAND [options] "
+            "...\n\nCommands:\n",
+            im_version());
+    for (size_t i = 0; i < COMMANDS; i++) fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].summary);
+    fprintf(
+        f,
+        "\n'ironmule COMMAND --help' describes a command. MODEL is a GGUF file, any shard of a split one, or a folder with one.\n"
+        "Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 "
+        "interrupted.\n");
+    return f == stdout ? EXIT_DONE : EXIT_USAGE;
+}
+
+static int unknown(const char *name)
+{
+    const char *names[COMMANDS + 1] = {NULL};
+    for (size_t i = 0; i < COMMANDS; i++) names[i] = commands[i].name;
+    const char *near = args_nearest(name, names);
+    fprintf(stderr, "ironmule: unknown command \"%s\"%s%s%s\nTry 'ironmule --help'.\n", name, near ? "; did you mean \"" : "",
+            near ? near : "", near ? "\"?" : "");
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, ""); /* for line editing; numbers stay in the C locale */
+    signal(SIGPIPE, SIG_DFL);
+    if (argc < 2) return help(stderr);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(stdout);
+    if (strcmp(argv[1], "--version") == 0) return printf("ironmule %s (numerics %d)\n", im_version(), im_numerics_version()) < 0;
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, argv[1]) == 0) return commands[i].run(argc - 2, argv + 2);
+    return unknown(argv[1]);
+}
