@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Prints what the plain C functions give for made-up inputs, as lines "name word word ..." of hexadecimal binary32; test_contract.py makes
+ * the same inputs and judges the lines. Usage: contract_probe SEED
+ */
+#include "num/dtype.h"
+#include "num/half.h"
+#include "num/real.h"
+#include "ops/reference.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t state;
+
+static uint32_t word(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return state >> 8;
+}
+
+/* A sixteen-bit integer times a power of two. */
+static float value(void)
+{
+    uint32_t w = word(), e = word() % 8;
+    return (float)((int)(w % 65536) - 32768) / (float)(1u << (9 + e));
+}
+
+static void values(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) x[i] = value();
+}
+
+static void line(const char *name, const float *x, size_t n)
+{
+    printf("%s", name);
+    for (size_t i = 0; i < n; i++) printf(" %08x", im__bits_of_f32(x[i]));
+    printf("\n");
+}
+
+/* ---- functions ---- */
+
+static void functions(void)
+{
+    float x[300], y[300];
+    for (size_t i = 0; i < 300; i++) x[i] = value();
+    for (size_t i = 0; i < 300; i++) y[i] = im__exp(x[i]);
+    line("exp", y, 300);
+    for (size_t i = 0; i < 300; i++) y[i] = im__exp((float)i * 0.5f - 55.0f);
+    line("exp_wide", y, 300);
+    for (size_t i = 0; i < 100; i++) y[i] = im__silu(x[i]);
+    line("silu", y, 100);
+    for (size_t i = 0; i < 100; i++) y[i] = im__gelu(x[i]);
+    line("gelu", y, 100);
+    for (size_t i = 0; i < 100; i++) y[i] = im__softcap(x[i], 30.0f);
+    line("softcap", y, 100);
+}
+
+static void reductions(void)
+{
+    static const size_t lengths[] = {1, 100, 128, 129, 500};
+    float x[1000], w[1000], y[1000];
+    for (size_t i = 0; i < 5; i++) {
+        values(x, lengths[i]);
+        y[0] = im__lane_sum(x, lengths[i]);
+        y[1] = im__lane_sum_squares(x, lengths[i]);
+        line("lanes", y, 2);
+    }
+    values(x, 1000);
+    values(w, 500);
+    im__rms_norm_c(y, x, w, 500, 2, 1e-5f);
+    line("rms_norm", y, 1000);
+}
+
+static void rotations(void)
+{
+    float x[20], c[4], s[4];
+    for (int adjacent = 0; adjacent < 2; adjacent++) {
+        values(x, 20);
+        values(c, 4);
+        values(s, 4);
+        im__rope_c(x, 2, 10, 8, c, s, adjacent);
+        line("rope", x, 20);
+    }
+}
+
+/* "angle position frequency(16 digits) cosine sine" */
+static void angles(void)
+{
+    for (unsigned i = 0; i < 120; i++) {
+        int64_t position = i < 40 ? (int64_t)i : (int64_t)(word() % (i < 80 ? 1u << 20 : 1u << 24));
+        double frequency = im__rope_frequency(i % 2 ? 10000.0 : 1000000.0, i % 32, 64);
+        float c, s;
+        uint64_t bits;
+        memcpy(&bits, &frequency, sizeof bits);
+        im__rope_angle(position, frequency, &c, &s);
+        printf("angle %lld %016llx %08x %08x\n", (long long)position, (unsigned long long)bits, im__bits_of_f32(c),
+               im__bits_of_f32(s));
+    }
+}
+
+/* ---- products ---- */
+
+enum { ROWS = 2, OUTS = 3, WIDTH = 544 };
+
+static void quantised(const im__act *act, float *x)
+{
+    values(x, ROWS * act->n);
+    for (size_t i = 0; i < 32; i++) x[32 + i] = 0;
+    for (size_t i = 0; i < 32; i++) x[64 + i] *= 0x1p-70f;
+    for (size_t r = 0; r < ROWS; r++) im__quantise_c(act, r, x + r * act->n);
+    float y[WIDTH];
+    for (size_t i = 0; i < act->n; i++) y[i] = act->q[i];
+    line("q", y, act->n);
+    line("d", act->d, act->n / 32);
+    for (size_t i = 0; i < act->n / 16; i++) y[i] = act->sum[i];
+    line("sum", y, act->n / 16);
+}
+
+/* Random bytes, but every half-precision field of a block is a small number. `fields`: their places in the block. */
+static void make_weights(uint8_t *w, size_t blocks, size_t block_bytes, const int fields[2])
+{
+    for (size_t b = 0; b < blocks; b++, w += block_bytes) {
+        for (size_t i = 0; i < block_bytes; i++) w[i] = (uint8_t)word();
+        for (int f = 0; f < 2 && fields[f] >= 0; f++) {
+            uint16_t h = im__f16_of_f32(value() / 64);
+            memcpy(w + fields[f], &h, sizeof h);
+        }
+    }
+}
+
+static void product(uint32_t dtype, size_t n_in, const int fields[2])
+{
+    static uint8_t data[OUTS * WIDTH * 4];
+    static float x[ROWS * WIDTH], y[ROWS * OUTS], bias[OUTS];
+    size_t row_bytes = im__dtype_row_bytes(dtype, n_in), block = im__dtype_get(dtype)->block_bytes;
+    static uint64_t memory[4096];
+    im__act act = im__act_carve(memory, ROWS, n_in);
+    im__weight w = {.dtype = dtype, .n_in = n_in, .n_out = OUTS, .data = data, .row_bytes = row_bytes};
+    im__matmul_in in = {.rows = ROWS, .x_stride = n_in};
+    if (im__dtype_is_float(dtype)) {
+        values(x, ROWS * n_in);
+        for (size_t i = 0; i < OUTS * n_in; i++) {
+            float v = value();
+            uint32_t b = im__bits_of_f32(v), h = dtype == IM__F16 ? im__f16_of_f32(v) : b >> 16;
+            if (dtype == IM__F32) memcpy(data + 4 * i, &b, 4);
+            if (dtype != IM__F32) memcpy(data + 2 * i, &(uint16_t){(uint16_t)h}, 2);
+        }
+        in.x = x;
+    } else {
+        quantised(&act, x);
+        make_weights(data, OUTS * row_bytes / block, block, fields);
+        in.act = &act;
+    }
+    values(bias, OUTS);
+    im__matmul_c(&w, &in, bias, y, OUTS, 0, OUTS);
+    line("product", y, ROWS * OUTS);
+}
+
+/* ---- attention ---- */
+
+static void attend(uint32_t heads, uint32_t head_dim, size_t positions, uint32_t window, float cap)
+{
+    size_t pages = (positions + 63) / 64, page = (size_t)2 * head_dim * 64;
+    uint16_t *memory = calloc(pages * page, sizeof *memory);
+    int32_t *table = calloc(pages, sizeof *table), row = (int32_t)positions - 1;
+    if (!memory || !table) exit(1);
+    for (size_t i = 0; i < pages; i++) table[i] = (int32_t)(pages - 1 - i);
+    im__kv_view kv = {.base = memory, .page_stride = page, .v_offset = page / 2, .table = table};
+    float k[512], v[512], q[1024], out[1024];
+    size_t clamped = 0;
+    for (size_t p = 0; p < positions; p++) {
+        values(k, head_dim);
+        values(v, head_dim);
+        if (p == 1) v[0] = 70000.0f, v[1] = -65504.0f;
+        clamped += im__kv_store_c(&kv, 1, head_dim, (int32_t)p, k, v);
+    }
+    values(q, heads * head_dim);
+    im__attention a = {
+        .kv = kv, .heads = heads, .kv_heads = 1, .head_dim = head_dim, .window = window, .scale = 0.0625f, .softcap = cap};
+    a.q = q, a.out = out, a.position = &row;
+    im__attention_c(&a, 0, 1, 0, 1, NULL);
+    line("attention", out, heads * head_dim);
+    printf("clamped %zu\n", clamped);
+    free(memory);
+    free(table);
+}
+
+int main(int argc, char **argv)
+{
+    state = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 1;
+    functions();
+    reductions();
+    rotations();
+    angles();
+    product(IM__Q4_1, 288, (const int[]){0, 2});
+    product(IM__Q8_0, 544, (const int[]){0, -1});
+    product(IM__Q6_K, 512, (const int[]){208, -1});
+    product(IM__Q2_K, 512, (const int[]){80, 82});
+    product(IM__F32, 300, NULL);
+    product(IM__F16, 256, NULL);
+    product(IM__BF16, 513, NULL);
+    attend(2, 130, 70, 50, 0);
+    attend(1, 6, 200, 0, 20.0f);
+    attend(1, 2, 2100, 0, 0);
+    attend(1, 2, 1100, 40, 0);
+    return 0;
+}
