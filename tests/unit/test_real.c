@@ -62,8 +62,9 @@ static void fma_survives_double_rounding(void **state)
     (void)state;
     check_fma(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, 0x1p-60f);
     check_fma(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, -0x1p-60f);
-    check_fma(0x1p-75f, 0x1.8p-75f, 0x1p-149f);
-    check_fma(0x1.000002p-63f, 0x1.000002p-63f, 0x1.fffffcp-127f);
+    /* 2^-150 - 2^-196, and an odd number of 2^-149 */
+    check_fma(0x1.000002p-75f, 0x1.fffffcp-76f, 0x1.000004p-127f);
+    assert_true(same(im__fma(0x1.000002p-75f, 0x1.fffffcp-76f, 0x1.000004p-127f), 0x1.000004p-127f));
     assert_true(same(im__fma(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, 0x1p-60f), 1.0f + 0x1p-11f + 0x1p-23f));
     assert_true(same(im__fma(1.0f + 0x1p-12f, 1.0f + 0x1p-12f, -0x1p-60f), 1.0f + 0x1p-11f));
 }
