@@ -69,7 +69,10 @@ static int run_case(const im__template *t, const json_t *set, const json_t *tmpl
     im__rendered r;
     char *messages = dump(json_object_get(c, "messages"), &in.messages_len);
     char *tools = dump(json_object_get(c, "tools"), &in.tools_len);
-    char *variables = dump(json_object_get(c, "variables"), &in.variables_len);
+    const json_t *given = json_object_get(c, "variables");
+    char *variables =
+        json_is_string(given) ? strdup(json_string_value(json_object_get(set, "variables"))) : dump(given, &in.variables_len);
+    if (json_is_string(given)) in.variables_len = strlen(variables);
     in.messages = messages != NULL ? messages : "[{\"role\":\"user\",\"content\":\"\"}]";
     if (messages == NULL) in.messages_len = strlen(in.messages);
     in.tools = tools;

@@ -30,10 +30,17 @@ static void published_templates(void **state)
     run_file("golden.json", 85);
 }
 
+static void snippets(void **state)
+{
+    (void)state;
+    run_file("snippets.json", 280);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_templates),
+        cmocka_unit_test(snippets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

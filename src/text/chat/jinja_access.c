@@ -171,16 +171,14 @@ static bool slice_str(im__jrun *run, const im__jstr *s, const im__jvalue bounds[
 bool im__jget_slice(im__jrun *run, const im__jvalue *obj, const im__jvalue bounds[3], im__jvalue *out)
 {
     im__jvalue b[3];
-    bool usable = obj->type == J_STR || obj->type == J_LIST || obj->type == J_TUPLE || obj->type == J_RANGE;
+    bool sliceable = obj->type == J_STR || obj->type == J_LIST || obj->type == J_TUPLE || obj->type == J_RANGE;
     if (obj->type == J_UNDEFINED) return im__juse_undefined(run, obj);
+    if (!sliceable) return im__jfail(run, "'%s' object cannot be sliced", im__jtype_name(obj));
     for (int i = 0; i < 3; i++) {
         b[i] = bounds[i];
         if (b[i].type == J_BOOL) b[i] = im__jint(b[i].as.b);
-        usable = usable && (b[i].type == J_NONE || b[i].type == J_INT);
-    }
-    if (!usable) {
-        im__jvalue what;
-        return im__jstr_static(run, "[:]", &what) && im__jundefined(run, J_NO_ELEMENT, obj, &what, out);
+        if (b[i].type == J_UNDEFINED) return im__juse_undefined(run, &b[i]);
+        if (b[i].type != J_NONE && b[i].type != J_INT) return im__jfail(run, "slice indices must be integers or None");
     }
     if (b[2].type == J_INT && b[2].as.i == 0) return im__jfail(run, "slice step cannot be zero");
     return obj->type == J_STR ? slice_str(run, obj->as.str, b, out) : slice_seq(run, obj, b, out);

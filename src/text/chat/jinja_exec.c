@@ -353,7 +353,6 @@ static im__jflow exec_if(im__jrun *run, im__jscope *scope, const im__jnode *n, i
     for (const im__jnode *branch = n->kids; branch != NULL; branch = branch->next) {
         im__jvalue test = im__jbool(true);
         if (branch->a != NULL && !im__jeval(run, scope, branch->a, &test)) return J_FAILED;
-        if (test.type == J_UNDEFINED && test.as.undef->kind == J_UNSAFE) return im__juse_undefined(run, &test), J_FAILED;
         if (im__jtruth(&test)) return im__jexec(run, scope, branch->body, out);
     }
     return J_GO_ON;

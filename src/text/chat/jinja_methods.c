@@ -99,10 +99,7 @@ static bool split_blank(const im__jcall *c, int64_t most, im__jseq *seq)
         if (!push_part(c, seq, at, end)) return false;
         at = skip_blank(s, end, true);
     }
-    if (at >= s->n) return true;
-    size_t from, to;
-    im__jstr_strip(s, NULL, false, true, &from, &to);
-    return push_part(c, seq, at, to);
+    return at >= s->n || push_part(c, seq, at, s->n);
 }
 
 static void reverse(im__jseq *seq)
@@ -149,7 +146,7 @@ static bool rsplit_blank(const im__jcall *c, int64_t most, im__jseq *seq)
         if (!push_part(c, seq, from, at)) return false;
         at = back_blank(s, from, true);
     }
-    if (at > 0 && !push_part(c, seq, skip_blank(s, 0, true), at)) return false;
+    if (at > 0 && !push_part(c, seq, 0, at)) return false;
     reverse(seq);
     return true;
 }

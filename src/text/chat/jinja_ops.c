@@ -194,8 +194,10 @@ bool im__jcontains(im__jrun *run, const im__jvalue *all, const im__jvalue *one, 
         return im__jfail(run, "argument of type '%s' is not iterable", im__jtype_name(all));
     im__jseq *seq;
     if (!im__jiterate(run, all, &seq)) return false;
-    for (size_t i = 0; i < seq->n && !*out; i++)
+    size_t i = 0;
+    for (; i < seq->n && !*out; i++)
         if (!im__jwork(run, 1) || !im__jequal(run, &seq->at[i], one, out)) return false;
+    if (all->type == J_ITER) all->as.seq->next -= seq->n - i; /* only what was looked at is used up */
     return true;
 }
 

@@ -117,10 +117,7 @@ bool im__jput_repr(im__jtext *t, const im__jvalue *v)
 {
     char text[32];
     switch (v->type) {
-    case J_UNDEFINED:
-        if (v->as.undef && v->as.undef->kind == J_UNSAFE) return im__juse_undefined(t->run, v);
-        im__jtext_puts(t, "Undefined");
-        break;
+    case J_UNDEFINED: im__jtext_puts(t, "Undefined"); break;
     case J_NONE: im__jtext_puts(t, "None"); break;
     case J_BOOL: im__jtext_puts(t, v->as.b ? "True" : "False"); break;
     case J_INT: im__jtext_printf(t, "%" PRId64, v->as.i); break;
@@ -146,7 +143,7 @@ bool im__jput_str(im__jtext *t, const im__jvalue *v)
         im__jtext_add(t, v->as.str);
         return !t->run->failed;
     }
-    if (v->type == J_UNDEFINED && !(v->as.undef && v->as.undef->kind == J_UNSAFE)) return true;
+    if (v->type == J_UNDEFINED) return true;
     return im__jput_repr(t, v);
 }
 

@@ -312,10 +312,7 @@ bool im__jtruth(const im__jvalue *v)
 bool im__jlength(im__jrun *run, const im__jvalue *v, size_t *out)
 {
     switch (v->type) {
-    case J_UNDEFINED:
-        if (v->as.undef && v->as.undef->kind == J_UNSAFE) return im__juse_undefined(run, v);
-        *out = 0;
-        return true;
+    case J_UNDEFINED: *out = 0; return true;
     case J_STR: *out = im__jstr_length(v->as.str); return im__jwork(run, v->as.str->n / 16);
     case J_LIST:
     case J_TUPLE:
@@ -363,11 +360,10 @@ bool im__jiterate(im__jrun *run, const im__jvalue *v, im__jseq **out)
         *out = keys;
         return keys != NULL && im__jwork(run, keys->n);
     }
-    if (v->type == J_UNDEFINED && !(v->as.undef && v->as.undef->kind == J_UNSAFE)) {
+    if (v->type == J_UNDEFINED) {
         *out = im__jseq_new(run, 0);
         return *out != NULL;
     }
-    if (v->type == J_UNDEFINED) return im__juse_undefined(run, v);
     return im__jfail(run, "'%s' object is not iterable", im__jtype_name(v));
 }
 
