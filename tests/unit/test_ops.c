@@ -215,12 +215,14 @@ static void embedding_is_scaled(void **state)
 static void carved_rows_do_not_overlap(void **state)
 {
     (void)state;
+    static _Alignas(64) uint8_t block[32768];
     for (size_t rows = 1; rows < 40; rows += 13)
         for (size_t n = 32; n < 700; n += 96) {
-            im__act a = im__act_carve(NULL, rows, n);
-            uintptr_t q = (uintptr_t)a.q, d = (uintptr_t)a.d, sum = (uintptr_t)a.sum;
-            assert_true(a.n == n && q == 0 && d % 64 == 0 && sum % 64 == 0);
-            assert_true(d >= rows * n && sum >= d + rows * n / 32 * 4 && im__act_bytes(rows, n) >= sum + rows * n / 16 * 2);
+            im__act a = im__act_carve(block, rows, n);
+            size_t d = (size_t)((uint8_t *)a.d - block), sum = (size_t)((uint8_t *)a.sum - block);
+            assert_true(a.n == n && a.q == (int8_t *)block && d % 64 == 0 && sum % 64 == 0);
+            assert_true(d >= rows * n && sum >= d + rows * n / 32 * 4);
+            assert_true(im__act_bytes(rows, n) >= sum + rows * n / 16 * 2 && im__act_bytes(rows, n) <= sizeof block);
         }
 }
 
