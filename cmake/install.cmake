@@ -3,9 +3,6 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS ironmule_shared ironmule_internal EXPORT ironmule
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-if(TARGET ironmule)
-  install(TARGETS ironmule RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ironmule DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 configure_file(${PROJECT_SOURCE_DIR}/cmake/ironmule.pc.in ${PROJECT_BINARY_DIR}/ironmule.pc @ONLY)

@@ -43,7 +43,8 @@ step() {
     wait "$pid" || status=$?
     trap - INT TERM
     if [[ $status -eq 0 ]]; then
-        say "$label: done ($((SECONDS - begun)) s)"
+        # What took no time is not worth a line.
+        [[ $SECONDS -eq $begun ]] || say "$label: done ($((SECONDS - begun)) s)"
     else
         say "$label: failed ($((SECONDS - begun)) s); the end of $log:"
         tail -n +"$((from + 1))" "$log" | tail -n 25 | sed 's/^/    /' >&2
@@ -167,9 +168,7 @@ fetch_gemma3() {
         fetch_model "$gemma3" "$gemma3_bytes" a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 get_gemma3
 }
 
-# build_preset PRESET [TARGET]: configures when needed, builds with all processors.
+# build_preset PRESET TARGET [OPTIONS]: configures with the options, builds with all processors.
 build_preset() {
-    local preset=$1 target=${2:-all}
-    shift 2 2>/dev/null || shift
-    (cd "$root" && cmake --preset "$preset" "$@" && cmake --build --preset "$preset" --target "$target" -j "$(nproc)")
+    (cd "$root" && cmake --preset "$1" "${@:3}" && cmake --build --preset "$1" --target "$2" -j "$(nproc)")
 }
