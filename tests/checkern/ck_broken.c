@@ -165,6 +165,34 @@ static void attention_multiplies_stale(const im__attention *a, size_t row_begin,
 }
 static void plant_stale(im__ops *ops) { ops->attention = attention_multiplies_stale; }
 
+/* ---- the process ----------------------------------------------------------------------------------------------------------------- */
+
+static void add_crashes(float *y, const float *x, size_t n)
+{
+    im__add_c(y, x, n);
+    if (n == 17) __builtin_trap();
+}
+static void plant_crash(im__ops *ops) { ops->add = add_crashes; }
+
+/* Flushes subnormals from here on: FZ and DAZ on x86, FZ on ARM. */
+static void flush_subnormals(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#elif defined(__aarch64__)
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    __asm__ volatile("msr fpcr, %0" : : "r"(control | UINT64_C(1) << 24));
+#endif
+}
+
+static void add_flushes(float *y, const float *x, size_t n)
+{
+    im__add_c(y, x, n);
+    flush_subnormals();
+}
+static void plant_flush(im__ops *ops) { ops->add = add_flushes; }
+
 static void plant_nothing(im__ops *ops) { (void)ops; }
 
 static const ck_plant ops_plants[] = {
@@ -184,6 +212,8 @@ static const ck_plant ops_plants[] = {
     {.bug = "stores an infinity", .family = "kv_store", .plant = plant_store},
     {.bug = "uses a neighbour's mask", .family = "attention", .plant = plant_mask},
     {.bug = "multiplies stale slots by zero", .family = "attention", .plant = plant_stale},
+    {.bug = "crashes at one length", .family = "add", .plant = plant_crash},
+    {.bug = "leaves subnormals flushed", .family = "add", .plant = plant_flush},
     {.bug = "none", .family = "attention", .plant = plant_nothing, .sound = true},
     {.bug = "none", .family = "quantise", .plant = plant_nothing, .sound = true},
 };

@@ -17,7 +17,8 @@ static const char *what(int signal_number)
     switch (signal_number) {
     case SIGSEGV:
     case SIGBUS: return "touches memory it must not";
-    case SIGILL: return "executes an illegal instruction";
+    case SIGILL:
+    case SIGTRAP: return "executes an illegal instruction";
     case SIGFPE: return "raises an arithmetic trap";
     case SIGALRM: return "does not end";
     default: return "aborts";
@@ -36,7 +37,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
 static void catch_signals(void)
 {
-    static const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGALRM, SIGABRT};
+    static const int caught[] = {SIGSEGV, SIGBUS, SIGILL, SIGTRAP, SIGFPE, SIGALRM, SIGABRT};
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_NODEFER};
     for (size_t i = 0; i < sizeof caught / sizeof caught[0]; i++) sigaction(caught[i], &action, NULL);
     alarm(LIMIT_SECONDS);

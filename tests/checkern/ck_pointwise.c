@@ -94,8 +94,9 @@ void ck_scale(ck_test *t)
     for (size_t i = 0; i < LENGTHS; i++)
         for (int f = 0; f <= CK_NONFINITE; f++) {
             row_job j = {.n = length_at(i), .by = by[(i + (size_t)f) % 5]};
-            bool in_place = (i + (size_t)f) % 3 == 0;
             ck_work work = f == CK_PLAIN ? work_at(j.n, 2, 1) : (ck_work){0};
+            if (work.bytes > 0) j.by = by[0];
+            bool in_place = (i + (size_t)f) % 3 == 0 && work.bytes == 0; /* repeated, it would leave the range of ordinary values */
             if (!ck_case(t, work, "n=%zu by %a %s%s", j.n, (double)j.by, ck_flavour_name((ck_flavour)f),
                          in_place ? " in place" : ""))
                 continue;
