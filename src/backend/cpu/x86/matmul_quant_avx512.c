@@ -9,9 +9,10 @@
  * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any order: the
  * accumulator starts at -offset * sum, which makes codes into weights.
  *
- * Two paths. One row: codes are unpacked in registers, the limit is memory (one stream of packed bytes, read once). More rows: a chunk of up to
- * 4 panels is unpacked into 24 KiB of stack, then tiles of up to 8 rows run over it from registers (8 lines + 8 chains). Limit of a tile: the two
- * vector ports; a group of 32 costs 8 vpdpbusd + 3 float operations (5 with a minimum), so 73 % (62 %) of the vpdpbusd rate; of 16: 57 % (44 %).
+ * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is copied side by
+ * side. Fewer than 32 rows: each record is unpacked into 8 registers, past which the rows go, 8 at a time so that 8 sums are in flight.
+ * More: the chunks of 4 panels are unpacked into memory (24 KiB) once for the block, then 8 rows at a time go over them. Limits: one row, memory (packed bytes are read once, in order). Many rows: the two vector ports; a group of 32 costs 8 vpdpbusd and 3
+ * float operations (5 with a minimum) per row, so 73 % (62 %) of the vpdpbusd rate, a group of 16 57 % (44 %).
  */
 #include "backend/cpu/matmul_list.h"
 
@@ -20,24 +21,19 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { TILE = 8, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD };
+enum { EIGHT = 8, TILE = 32, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4 };
 
 /* Packed bytes are asked for this far ahead: hardware prefetch alone stops at each page. */
 enum { AHEAD = 4096 };
 
-/* One chunk of a panel: a line for each quad, and the scales of each group. */
-typedef struct chunk {
-    __m512i line[IM__CHUNK / 4];
-    __m512 s[IM__CHUNK / 16], m[IM__CHUNK / 16];
-} chunk;
-
-/* One chunk of up to TILE rows, side by side so that every value lies at a fixed distance from one pointer. */
-typedef struct rows {
-    __m512i q[TILE][IM__CHUNK / 64];
-    float d[TILE][RECORDS];
-    int32_t start[TILE][IM__CHUNK / 16]; /* -offset * sum, of each group */
-    float sum[TILE][IM__CHUNK / 16];
-} rows;
+/* One chunk of one row. */
+typedef struct row {
+    __m512i q[IM__CHUNK / 64];
+    __m512 p;
+    int32_t start[IM__CHUNK / 16]; /* -offset * sum, of each group */
+    float sum[IM__CHUNK / 16];
+    float d[RECORDS];
+} row;
 
 /* ---- unpacking ---- */
 
@@ -155,186 +151,187 @@ INLINE __m512 step(im__form f, __m512 p, __m512 s, __m512 m, float d, __m512i is
     return f.has_min ? _mm512_fmadd_ps(_mm512_mul_ps(m, scale), _mm512_set1_ps(sum), p) : p;
 }
 
-/* Where a panel's results go. */
-typedef struct target {
-    float *y; /* first output of the panel, first row */
-    size_t stride;
-    const float *bias; /* of the panel, NULL: none */
-    __mmask16 mask;    /* outputs that exist */
-    bool first, last;  /* chunk of the row */
-} target;
-
-INLINE void put(const target *t, size_t r, __m512 p)
+/* Group g of the chunk, n rows (a constant up to 8). */
+INLINE void run_rows(im__form f, int n, const __m512i *line, __m512 s, __m512 m, size_t g, row *a)
 {
-    float *y = t->y + r * t->stride;
-    if (!t->first) p = _mm512_add_ps(_mm512_maskz_loadu_ps(t->mask, y), p);
-    if (t->last && t->bias) p = _mm512_add_ps(p, _mm512_maskz_loadu_ps(t->mask, t->bias));
-    _mm512_mask_storeu_ps(y, t->mask, p);
+    __m512i isum[EIGHT];
+    for (int r = 0; r < n; r++) isum[r] = _mm512_set1_epi32(a[r].start[g]);
+    for (int i = 0; i < f.group / 4; i++)
+        for (int r = 0; r < n; r++) isum[r] = dot(isum[r], line[i], (const int8_t *)a[r].q + g * f.group + 4 * i);
+    for (int r = 0; r < n; r++) a[r].p = step(f, a[r].p, s, m, a[r].d[g * f.group / IM__RECORD], isum[r], a[r].sum[g]);
 }
 
-/* One chunk of `n` rows (a constant up to TILE) against one panel. */
-INLINE void run_tile(im__form f, int n, const chunk *c, const rows *a, size_t records, const target *t)
+INLINE void run_group(im__form f, const __m512i *line, __m512 s, __m512 m, size_t g, row *a, size_t n)
 {
-    __m512 p[TILE];
-    for (int r = 0; r < n; r++) p[r] = _mm512_setzero_ps();
-    const size_t per_record = IM__RECORD / f.group;
-    const int8_t *q = (const int8_t *)a->q;
-    for (size_t g = 0; g < records * per_record; g++, q += f.group) {
-        const __m512i *line = c->line + g * f.group / 4;
-        const __m512 s = c->s[g], m = c->m[g];
-        __m512i isum[TILE];
-        for (int r = 0; r < n; r++) isum[r] = _mm512_set1_epi32(a->start[r][g]);
-        for (int i = 0; i < f.group / 4; i++)
-            for (int r = 0; r < n; r++) isum[r] = dot(isum[r], line[i], q + r * IM__CHUNK + 4 * i);
-        for (int r = 0; r < n; r++) p[r] = step(f, p[r], s, m, a->d[r][g / per_record], isum[r], a->sum[r][g]);
+    for (; n >= EIGHT; n -= EIGHT, a += EIGHT) run_rows(f, EIGHT, line, s, m, g, a);
+    if (n >= 4) {
+        run_rows(f, 4, line, s, m, g, a);
+        n -= 4, a += 4;
     }
-    for (int r = 0; r < n; r++) put(t, (size_t)r, p[r]);
-}
-
-/* ---- rows ---- */
-
-/* What one row of a chunk contributes besides q: sums of groups as start values and as floats. */
-INLINE void sums_of_row(im__form f, const int16_t *sum16, size_t records, int32_t *start, float *sum)
-{
-    __m256i pairs = _mm256_maskz_loadu_epi16((__mmask16)((1u << (2 * records)) - 1), sum16);
-    if (f.group == 32) {
-        __m256i sums = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-        _mm256_storeu_si256((__m256i *)start, _mm256_mullo_epi32(sums, _mm256_set1_epi32(-f.offset)));
-        if (f.has_min) _mm256_storeu_ps(sum, _mm256_cvtepi32_ps(sums));
-    } else {
-        __m512i sums = _mm512_cvtepi16_epi32(pairs);
-        _mm512_storeu_si512(start, _mm512_mullo_epi32(sums, _mm512_set1_epi32(-f.offset)));
-        if (f.has_min) _mm512_storeu_ps(sum, _mm512_cvtepi32_ps(sums));
+    if (n >= 2) {
+        run_rows(f, 2, line, s, m, g, a);
+        n -= 2, a += 2;
     }
+    if (n) run_rows(f, 1, line, s, m, g, a);
 }
 
-INLINE const int8_t *q_at(const im__act *a, size_t row, size_t k) { return a->q + row * a->n + k; }
-INLINE const float *d_at(const im__act *a, size_t row, size_t k) { return a->d + (row * a->n + k) / IM__ACT_GROUP; }
-INLINE const int16_t *sum_at(const im__act *a, size_t row, size_t k) { return a->sum + (row * a->n + k) / 16; }
-
-INLINE void gather_rows(im__form f, const im__act *a, size_t row, size_t n, size_t k, size_t records, rows *to)
+/* One chunk of one panel, n rows: their p. */
+INLINE void run_tile(im__form f, const uint8_t *packed, size_t records, row *a, size_t n)
 {
-    for (size_t r = 0; r < n; r++) {
-        sums_of_row(f, sum_at(a, row + r, k), records, to->start[r], to->sum[r]);
-        _mm256_storeu_ps(to->d[r], _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), d_at(a, row + r, k)));
-        const int8_t *q = q_at(a, row + r, k);
-        for (size_t i = 0; i < 4; i++) {
-            __mmask16 mask = (__mmask16)(2 * i + 2 <= records ? 0xffff : 2 * i + 1 <= records ? 0x00ff : 0);
-            to->q[r][i] = _mm512_maskz_loadu_epi32(mask, q + 64 * i);
+    const size_t per_record = IM__RECORD / f.group, groups = records * per_record;
+    const uint8_t *record = packed + im__scale_bytes(f, groups);
+    for (size_t r = 0; r < n; r++) a[r].p = _mm512_setzero_ps();
+    for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
+        __m512i line[QUADS];
+        fetch_ahead(f, record);
+        unpack_record(f, record, line);
+        for (size_t h = 0; h < per_record; h++) {
+            const size_t g = i * per_record + h;
+            __m512 s, m;
+            unpack_scale(f, packed, groups, g, &s, &m);
+            run_group(f, line + 4 * h, s, m, g, a, n);
         }
     }
 }
 
-/* ---- kernels ---- */
-
-INLINE size_t records_at(size_t n_in, size_t k) { return (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD; }
-INLINE __mmask16 mask_of(size_t outs) { return (__mmask16)(outs >= IM__PANEL ? 0xffff : (1u << outs) - 1); }
-
-INLINE void run_one(im__form f, const im__weight *w, const im__act *a, const float *bias, float *y, size_t out_begin,
-                    size_t out_end)
-{
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in), per_record = IM__RECORD / f.group;
-    for (size_t out = out_begin; out < out_end; out += IM__PANEL) {
-        const uint8_t *packed = (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes;
-        target t = {y + out, 0, bias ? bias + out : NULL, mask_of(out_end - out), true, true};
-        __m512 total = _mm512_setzero_ps();
-        for (size_t k = 0; k < w->n_in; k += IM__CHUNK) {
-            const size_t records = records_at(w->n_in, k), groups = records * per_record;
-            const uint8_t *scales = packed;
-            int32_t start[IM__CHUNK / 16];
-            float sum[IM__CHUNK / 16];
-            sums_of_row(f, sum_at(a, 0, k), records, start, sum);
-            packed += im__scale_bytes(f, groups);
-            __m512 p = _mm512_setzero_ps();
-            for (size_t i = 0; i < records; i++, packed += f.bits * IM__LINE) {
-                __m512i line[8];
-                fetch_ahead(f, packed);
-                unpack_record(f, packed, line);
-                for (size_t h = 0; h < per_record; h++) {
-                    const size_t g = i * per_record + h;
-                    __m512 s, m;
-                    unpack_scale(f, scales, groups, g, &s, &m);
-                    const int8_t *q = q_at(a, 0, k + g * f.group);
-                    __m512i isum = _mm512_set1_epi32(start[g]);
-                    for (int q4 = 0; q4 < f.group / 4; q4++) isum = dot(isum, line[4 * h + q4], q + 4 * q4);
-                    p = step(f, p, s, m, *d_at(a, 0, k + i * IM__RECORD), isum, sum[g]);
-                }
-            }
-            total = k == 0 ? p : _mm512_add_ps(total, p);
-        }
-        put(&t, 0, total);
-    }
-}
+/* A chunk of a panel, unpacked. */
+typedef struct chunk {
+    __m512i line[IM__CHUNK / 4];
+    __m512 s[IM__CHUNK / 16], m[IM__CHUNK / 16];
+} chunk;
 
 INLINE void unpack_chunk(im__form f, const uint8_t *packed, size_t records, chunk *c)
 {
     const size_t groups = records * IM__RECORD / f.group;
+    const uint8_t *record = packed + im__scale_bytes(f, groups);
     for (size_t g = 0; g < groups; g++) unpack_scale(f, packed, groups, g, &c->s[g], &c->m[g]);
-    packed += im__scale_bytes(f, groups);
-    for (size_t i = 0; i < records; i++, packed += f.bits * IM__LINE) {
-        fetch_ahead(f, packed);
-        unpack_record(f, packed, c->line + 8 * i);
+    for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
+        fetch_ahead(f, record);
+        unpack_record(f, record, c->line + QUADS * i);
     }
 }
 
-/* Rows row_begin .. row_end - 1 against `panels` panels, chunk by chunk. */
-INLINE void run_panels(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const uint8_t *packed,
-                       size_t panels, target *t)
+/* The same for EIGHT rows and an unpacked chunk, the chains in registers. */
+INLINE void run_eight(im__form f, const chunk *c, size_t records, row *a)
 {
-    chunk c[PANELS];
-    rows a;
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
-    for (size_t k = 0; k < w->n_in; k += IM__CHUNK) {
-        const size_t records = records_at(w->n_in, k);
-        for (size_t i = 0; i < panels; i++) {
-            unpack_chunk(f, packed + i * panel_bytes, records, &c[i]);
-            t[i].first = k == 0;
-            t[i].last = k + IM__CHUNK >= w->n_in;
-        }
-        packed += im__chunk_bytes(f, records);
+    const size_t per_record = IM__RECORD / f.group;
+    __m512 p[EIGHT];
+    for (int r = 0; r < EIGHT; r++) p[r] = _mm512_setzero_ps();
+    for (size_t g = 0; g < records * per_record; g++) {
+        const __m512i *line = c->line + g * f.group / 4;
+        const __m512 s = c->s[g], m = c->m[g];
+        __m512i isum[EIGHT];
+        for (int r = 0; r < EIGHT; r++) isum[r] = _mm512_set1_epi32(a[r].start[g]);
+        for (int i = 0; i < f.group / 4; i++)
+            for (int r = 0; r < EIGHT; r++) isum[r] = dot(isum[r], line[i], (const int8_t *)a[r].q + g * f.group + 4 * i);
+        for (int r = 0; r < EIGHT; r++) p[r] = step(f, p[r], s, m, a[r].d[g / per_record], isum[r], a[r].sum[g]);
+    }
+    for (int r = 0; r < EIGHT; r++) a[r].p = p[r];
+}
+
+/* ---- rows ---- */
+
+/* Elements k .. of row `index`. */
+INLINE void gather_row(im__form f, const im__act *a, size_t index, size_t k, size_t records, row *to)
+{
+    const size_t at = index * a->n + k;
+    const __m256i sum16 = _mm256_maskz_loadu_epi16((__mmask16)((1u << (2 * records)) - 1), a->sum + at / 16);
+    if (f.group == 32) {
+        __m256i sums = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
+        _mm256_storeu_si256((__m256i *)to->start, _mm256_mullo_epi32(sums, _mm256_set1_epi32(-f.offset)));
+        if (f.has_min) _mm256_storeu_ps(to->sum, _mm256_cvtepi32_ps(sums));
+    } else {
+        __m512i sums = _mm512_cvtepi16_epi32(sum16);
+        _mm512_storeu_si512(to->start, _mm512_mullo_epi32(sums, _mm512_set1_epi32(-f.offset)));
+        if (f.has_min) _mm512_storeu_ps(to->sum, _mm512_cvtepi32_ps(sums));
+    }
+    _mm256_storeu_ps(to->d, _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), a->d + at / IM__ACT_GROUP));
+    for (size_t i = 0; i < 4; i++) {
+        __mmask16 mask = (__mmask16)(2 * i + 2 <= records ? 0xffff : 2 * i + 1 <= records ? 0x00ff : 0);
+        to->q[i] = _mm512_maskz_loadu_epi32(mask, a->q + at + 64 * i);
+    }
+}
+
+/* ---- the order of work ---- */
+
+typedef struct job {
+    const im__weight *w;
+    const im__act *act;
+    const float *bias;
+    float *y;
+    size_t y_stride, out_end;
+} job;
+
+/* Adds the chunk's p of n rows from `row` on to outputs o .. of y; k: the chunk's first element. */
+INLINE void put_rows(const job *j, const row *a, size_t n, size_t row_begin, size_t o, size_t k)
+{
+    const size_t outs = j->out_end - o;
+    const __mmask16 mask = (__mmask16)(outs >= IM__PANEL ? 0xffff : (1u << outs) - 1);
+    const bool first = k == 0, bias = k + IM__CHUNK >= j->w->n_in && j->bias != NULL;
+    for (size_t r = 0; r < n; r++) {
+        float *y = j->y + (row_begin + r) * j->y_stride + o;
+        __m512 total = first ? a[r].p : _mm512_add_ps(_mm512_maskz_loadu_ps(mask, y), a[r].p);
+        if (bias) total = _mm512_add_ps(total, _mm512_maskz_loadu_ps(mask, j->bias + o));
+        _mm512_mask_storeu_ps(y, mask, total);
+    }
+}
+
+/* Rows row_begin .. row_end - 1, panels from output `out` to `panels_end`. */
+INLINE void run_panels(im__form f, const job *j, size_t row_begin, size_t row_end, size_t out, size_t panels_end)
+{
+    const size_t n_in = j->w->n_in, panel_bytes = im__panel_bytes(f, n_in);
+    const uint8_t *first = (const uint8_t *)j->w->packed + out / IM__PANEL * panel_bytes;
+    row a[TILE];
+    for (size_t k = 0; k < n_in; k += IM__CHUNK) {
+        const size_t records = (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD;
         for (size_t r = row_begin, n; r < row_end; r += n) {
-            const size_t left = row_end - r;
-            n = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-            gather_rows(f, act, r, n, k, records, &a);
-            for (size_t i = 0; i < panels; i++) {
-                target at = t[i];
-                at.y += r * at.stride;
-                switch (n) {
-                case 8: run_tile(f, 8, &c[i], &a, records, &at); break;
-                case 4: run_tile(f, 4, &c[i], &a, records, &at); break;
-                case 2: run_tile(f, 2, &c[i], &a, records, &at); break;
-                default: run_tile(f, 1, &c[i], &a, records, &at); break;
-                }
+            n = row_end - r < TILE ? row_end - r : TILE;
+            for (size_t i = 0; i < n; i++) gather_row(f, j->act, r + i, k, records, &a[i]);
+            const uint8_t *packed = first;
+            for (size_t o = out; o < panels_end; o += IM__PANEL, packed += panel_bytes) {
+                run_tile(f, packed, records, a, n);
+                put_rows(j, a, n, r, o, k);
             }
         }
+        first += im__chunk_bytes(f, records);
     }
 }
 
-/* BLOCK rows or fewer: few enough that their activations and results stay in the second-level cache. */
-INLINE void run_block(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const float *bias,
-                      float *y, size_t y_stride, size_t out_begin, size_t out_end)
+/* The same for many rows: the chunks of all panels are unpacked first, then tiles of 8 rows pass over them. */
+INLINE void run_panels_unpacked(im__form f, const job *j, size_t row_begin, size_t row_end, size_t out, size_t panels_end)
 {
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
-    for (size_t out = out_begin; out < out_end; out += PANELS * IM__PANEL) {
-        target t[PANELS];
-        size_t panels = 0;
-        for (; panels < PANELS && out + panels * IM__PANEL < out_end; panels++) {
-            const size_t o = out + panels * IM__PANEL;
-            t[panels] = (target){y + o, y_stride, bias ? bias + o : NULL, mask_of(out_end - o), false, false};
+    const size_t n_in = j->w->n_in, panel_bytes = im__panel_bytes(f, n_in);
+    const uint8_t *packed = (const uint8_t *)j->w->packed + out / IM__PANEL * panel_bytes;
+    chunk c[PANELS];
+    row a[EIGHT];
+    for (size_t k = 0; k < n_in; k += IM__CHUNK) {
+        const size_t records = (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD;
+        for (size_t o = out, i = 0; o < panels_end; o += IM__PANEL, i++) unpack_chunk(f, packed + i * panel_bytes, records, &c[i]);
+        for (size_t r = row_begin; r < row_end; r += EIGHT) {
+            for (size_t i = 0; i < EIGHT; i++) gather_row(f, j->act, r + i, k, records, &a[i]);
+            for (size_t o = out; o < panels_end; o += IM__PANEL) {
+                run_eight(f, &c[(o - out) / IM__PANEL], records, a);
+                put_rows(j, a, EIGHT, r, o, k);
+            }
         }
-        run_panels(f, w, act, row_begin, row_end, (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes, panels, t);
+        packed += im__chunk_bytes(f, records);
     }
 }
 
 INLINE void run(im__form f, const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
                 size_t out_begin, size_t out_end)
 {
-    if (in->rows == 1) {
-        run_one(f, w, in->act, bias, y, out_begin, out_end);
-        return;
+    const job j = {w, in->act, bias, y, y_stride, out_end};
+    const size_t step = (in->rows == 1 ? 1 : PANELS) * IM__PANEL;
+    for (size_t r = 0; r < in->rows; r += BLOCK) {
+        const size_t row_end = in->rows - r < BLOCK ? in->rows : r + BLOCK;
+        const size_t many_end = row_end - r < TILE ? r : row_end - (row_end - r) % EIGHT;
+        for (size_t out = out_begin; out < out_end; out += step) {
+            const size_t panels_end = out_end - out < step ? out_end : out + step;
+            if (r < many_end) run_panels_unpacked(f, &j, r, many_end, out, panels_end);
+            if (many_end < row_end) run_panels(f, &j, many_end, row_end, out, panels_end);
+        }
     }
-    for (size_t r = 0; r < in->rows; r += BLOCK)
-        run_block(f, w, in->act, r, in->rows - r < BLOCK ? in->rows : r + BLOCK, bias, y, y_stride, out_begin, out_end);
 }
 
 #define KERNEL(name, dtype)                                                                                                        \
