@@ -200,12 +200,20 @@ void im__b_norm(im__build *b, int dst, int src, const char *stem, uint32_t n)
     op(b, o);
 }
 
+/* Products whose inputs get 16 bits (docs/numerics.md, section 2): keys, values and the logits. They are a small part of a prompt's work, cost nothing where
+ * memory is the limit, and halve what 8-bit inputs lose. */
+static bool wide(const char *stem)
+{
+    return strcmp(stem, "attn_k") == 0 || strcmp(stem, "attn_v") == 0 || strcmp(stem, "output") == 0;
+}
+
 void im__b_linear(im__build *b, int dst, int src, const char *stem)
 {
     char name[IM__NAME_MAX];
     if (b->status != IM_OK) return;
     uint32_t n_in = b->p->value[src].width, n_out = b->p->value[dst].width;
     im__op o = plain(IM__OP_MATMUL, dst, src);
+    o.wide = wide(stem);
     tensor_name(b, stem, "weight", name);
     o.weight = matrix(b, name, n_in, n_out);
     if (im__b_has(b, stem, "bias")) {
@@ -279,6 +287,7 @@ void im__b_head(im__build *b, float cap)
         im__b_linear(b, b->logits, b->h, "output");
     } else {
         im__op o = plain(IM__OP_MATMUL, b->logits, b->h);
+        o.wide = wide("output");
         o.weight = matrix(b, "token_embd.weight", b->params->embd, b->p->vocab);
         op(b, o);
     }

@@ -26,6 +26,16 @@ typedef struct im__act {
     int16_t *sum; /* [rows][n / 16]  sums of 16 q each: a group of 32 has two */
 } im__act;
 
+/* A wide product gives its inputs 16 bits in place of 8: the row is quantised, what that lost is quantised again, and the result is the sum of two ordinary
+ * products,
+ *
+ *     y = dot(Q(x)) + dot(Q(x - d q))  (+ bias)
+ *
+ * so every kernel serves it, with two rows for one. */
+
+/* rest[i] = x[i] - d q[i] of row `row`: the product rounded, then the difference. */
+void im__quantise_rest(const im__act *act, size_t row, const float *x, float *rest);
+
 /* ---- weights --------------------------------------------------------------------------------------------------------------- */
 
 /* A matrix of n_out rows of n_in elements, as stored in the model file and, where a kernel wants it, re-packed. */

@@ -19,7 +19,7 @@
 typedef enum im__op_kind {
     IM__OP_EMBED,     /* dst = row `token` of weight, times `by` */
     IM__OP_NORM,      /* dst = RMS norm of src in groups of `n`, times vector, eps `by` */
-    IM__OP_MATMUL,    /* dst = src x weight^T (+ vector) */
+    IM__OP_MATMUL,    /* dst = src x weight^T (+ vector); wide: src with 16 bits, see ops.h */
     IM__OP_ROPE,      /* dst turned in place: heads of head_dim, table `rope` */
     IM__OP_KV_STORE,  /* cache of `layer` at the row's position = src (keys), src2 (values) */
     IM__OP_ATTENTION, /* dst = attention of src (queries) over the cache of `layer`, scale `by`, cap `cap` */
@@ -38,6 +38,7 @@ typedef struct im__op {
     int layer, rope;
     uint32_t n, heads, head_dim;
     im__glu glu;
+    bool wide; /* of a product with quantised weights */
     float by, cap;
 } im__op;
 

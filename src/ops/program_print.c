@@ -3,9 +3,9 @@
 #include "ops/program.h"
 
 static const char *const kind_name[] = {
-    [IM__OP_EMBED] = "embed", [IM__OP_NORM] = "norm",       [IM__OP_MATMUL] = "matmul",   [IM__OP_ROPE] = "rope",
-    [IM__OP_KV_STORE] = "kv_store", [IM__OP_ATTENTION] = "attention", [IM__OP_GLU] = "glu", [IM__OP_ADD] = "add",
-    [IM__OP_SCALE] = "scale", [IM__OP_SOFTCAP] = "softcap", [IM__OP_SELECT] = "select",
+    [IM__OP_EMBED] = "embed",       [IM__OP_NORM] = "norm",           [IM__OP_MATMUL] = "matmul", [IM__OP_ROPE] = "rope",
+    [IM__OP_KV_STORE] = "kv_store", [IM__OP_ATTENTION] = "attention", [IM__OP_GLU] = "glu",       [IM__OP_ADD] = "add",
+    [IM__OP_SCALE] = "scale",       [IM__OP_SOFTCAP] = "softcap",     [IM__OP_SELECT] = "select",
 };
 
 static const char *value_name(const im__program *p, int v) { return v == IM__NONE ? "-" : p->value[v].name; }
@@ -20,8 +20,10 @@ static void print_parameters(const im__program *p, const im__op *op, im__buf *ou
 {
     if (op->kind == IM__OP_EMBED || op->kind == IM__OP_MATMUL) print_matrix(p, op, out);
     if (op->vector != IM__NONE) im__buf_printf(out, " %s[%u]", p->vector[op->vector].name, p->vector[op->vector].n);
+    if (op->wide) im__buf_puts(out, " wide");
     if (op->kind == IM__OP_NORM) im__buf_printf(out, " groups of %u, eps %.9g", op->n, (double)op->by);
-    if (op->kind == IM__OP_EMBED || op->kind == IM__OP_SCALE || op->kind == IM__OP_SOFTCAP) im__buf_printf(out, " by %.9g", (double)op->by);
+    if (op->kind == IM__OP_EMBED || op->kind == IM__OP_SCALE || op->kind == IM__OP_SOFTCAP)
+        im__buf_printf(out, " by %.9g", (double)op->by);
     if (op->kind == IM__OP_GLU) im__buf_puts(out, op->glu == IM__GLU_GELU ? " gelu" : " silu");
     if (op->kind == IM__OP_ROPE) {
         const im__rope *r = &p->rope[op->rope];
@@ -30,8 +32,8 @@ static void print_parameters(const im__program *p, const im__op *op, im__buf *ou
     }
     if (op->kind == IM__OP_ATTENTION) {
         const im__kv_layer *kv = &p->kv[op->layer];
-        im__buf_printf(out, " layer %d: %u heads on %u of %u, window %u, scale %.9g, cap %.9g", op->layer, op->heads, kv->kv_heads, op->head_dim,
-                       kv->window, (double)op->by, (double)op->cap);
+        im__buf_printf(out, " layer %d: %u heads on %u of %u, window %u, scale %.9g, cap %.9g", op->layer, op->heads, kv->kv_heads,
+                       op->head_dim, kv->window, (double)op->by, (double)op->cap);
     }
     if (op->kind == IM__OP_KV_STORE) im__buf_printf(out, " layer %d", op->layer);
 }

@@ -40,3 +40,11 @@ void im__quantise_c(const im__act *act, size_t row, const float *x)
         act->sum[row * (act->n / 16) + g] = (int16_t)sum;
     }
 }
+
+void im__quantise_rest(const im__act *act, size_t row, const float *x, float *rest)
+{
+    const int8_t *q = act->q + row * act->n;
+    const float *d = act->d + row * (act->n / IM__ACT_GROUP);
+    for (size_t g = 0; g < act->n / IM__ACT_GROUP; g++)
+        for (size_t i = g * IM__ACT_GROUP; i < (g + 1) * IM__ACT_GROUP; i++) rest[i] = x[i] - d[g] * (float)q[i];
+}

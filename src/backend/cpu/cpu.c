@@ -44,13 +44,20 @@ static void carve_row_set(carver *c, im__row_set *set, size_t rows)
     set->tile = take(c, rows, sizeof *set->tile);
 }
 
-static size_t scratch_floats(const im__program *p)
+/* The most that one operation needs for itself on one thread. */
+static size_t op_scratch(const im__cpu *c, const im__op *op)
+{
+    if (op->kind == IM__OP_ATTENTION) return im__attention_scratch(op->heads, c->p->kv[op->layer].kv_heads, op->head_dim);
+    if (op->kind != IM__OP_MATMUL || !op->wide) return 0;
+    size_t product = 2 * c->options.max_rows * IM__MOST_OUTPUTS, rest = c->p->value[op->src].width;
+    return product > rest ? product : rest;
+}
+
+static size_t scratch_floats(const im__cpu *c)
 {
     size_t most = 0;
-    for (size_t i = 0; i < p->op_count; i++) {
-        const im__op *op = &p->op[i];
-        if (op->kind != IM__OP_ATTENTION) continue;
-        size_t n = im__attention_scratch(op->heads, p->kv[op->layer].kv_heads, op->head_dim);
+    for (size_t i = 0; i < c->p->op_count; i++) {
+        size_t n = op_scratch(c, &c->p->op[i]);
         if (n > most) most = n;
     }
     return (most + 15) & ~(size_t)15;
@@ -64,10 +71,11 @@ static void carve(im__cpu *c, carver *w)
     for (size_t v = 0; v < p->value_count; v++) {
         if ((int)v == p->logits) continue;
         float *value = take(w, rows * p->value[v].width, sizeof(float));
-        void *act = c->lowered.quantised[v] ? take(w, im__act_bytes(rows, p->value[v].width), 1) : NULL;
+        size_t act_rows = rows * c->lowered.planes[v];
+        void *act = act_rows > 0 ? take(w, im__act_bytes(act_rows, p->value[v].width), 1) : NULL;
         if (w->block == NULL) continue;
         c->value[v] = value;
-        if (act != NULL) c->act[v] = im__act_carve(act, rows, p->value[v].width);
+        if (act != NULL) c->act[v] = im__act_carve(act, act_rows, p->value[v].width);
     }
     for (size_t i = 0; i < p->rope_count; i++) {
         float *cosine = take(w, rows * p->rope[i].rot_dim / 2, sizeof(float)),
@@ -76,7 +84,7 @@ static void carve(im__cpu *c, carver *w)
         c->cosine[i] = cosine;
         c->sine[i] = sine;
     }
-    c->scratch_floats = scratch_floats(p);
+    c->scratch_floats = scratch_floats(c);
     c->scratch = take(w, (size_t)c->options.threads * c->scratch_floats, sizeof(float));
     carve_row_set(w, &c->all, rows);
     carve_row_set(w, &c->selected, rows);

@@ -9,6 +9,8 @@
 #include "backend/cpu/lower.h"
 #include "backend/cpu/weights.h"
 
+#define IM__MOST_OUTPUTS 512 /* of one unit of a product */
+
 /* The rows that a phase works on: all rows of the step, or after SELECT those that want logits. */
 typedef struct im__row_set {
     size_t rows;
@@ -42,9 +44,9 @@ typedef struct im__cpu {
     void *block;
     size_t block_bytes;
     float **value;          /* [value_count] rows of `width` floats; NULL for the logits, which go to the caller */
-    im__act *act;           /* [value_count] where quantised */
+    im__act *act;           /* [value_count] where quantised; of a wide one the rests stand in rows behind those of the row set */
     float **cosine, **sine; /* [rope_count] [max_rows][rot_dim / 2] */
-    float *scratch;         /* [threads] x scratch_floats */
+    float *scratch;         /* [threads] x scratch_floats: of attention, wide products and rests */
     size_t scratch_floats;
     uint32_t *units; /* [phase_count + 1] */
     im__row_set all, selected;

@@ -12,7 +12,6 @@
 #define ROWS_A_UNIT 4    /* of a rows phase */
 #define ATTENTION_TILE 8 /* query rows that share the reading of keys and values */
 #define UNITS_A_THREAD 6 /* of a matmul phase, so that a slow thread does not hold up the rest */
-#define MOST_OUTPUTS 512 /* of one matmul unit */
 
 /* ---- row sets ---------------------------------------------------------------------------------------------------------------- */
 
@@ -96,7 +95,19 @@ static void run_row_op(im__cpu *c, const im__op *op, const im__row_set *set, siz
     }
 }
 
-static void run_rows(im__cpu *c, const im__phase *phase, size_t unit)
+static float *scratch_of(const im__cpu *c, int thread) { return c->scratch + (size_t)thread * c->scratch_floats; }
+
+/* Row r of `rows`; of a wide value also what that lost, as row rows + r. */
+static void run_quantise(im__cpu *c, const im__action *a, size_t r, size_t rows, float *rest)
+{
+    const float *x = value_row(c, a->value, r);
+    c->ops.quantise(&c->act[a->value], r, x);
+    if (!a->wide) return;
+    im__quantise_rest(&c->act[a->value], r, x, rest);
+    c->ops.quantise(&c->act[a->value], rows + r, rest);
+}
+
+static void run_rows(im__cpu *c, const im__phase *phase, size_t unit, int thread)
 {
     const im__row_set *set = rows_of(c, phase);
     size_t begin = unit * ROWS_A_UNIT, end = begin + ROWS_A_UNIT < set->rows ? begin + ROWS_A_UNIT : set->rows;
@@ -106,7 +117,7 @@ static void run_rows(im__cpu *c, const im__phase *phase, size_t unit)
             if (a->op != NULL)
                 run_row_op(c, a->op, set, r);
             else
-                c->ops.quantise(&c->act[a->value], r, value_row(c, a->value, r));
+                run_quantise(c, a, r, set->rows, scratch_of(c, thread));
         }
 }
 
@@ -117,7 +128,7 @@ static size_t outputs_a_unit(const im__cpu *c, const im__weight *w)
 {
     size_t n = w->n_out / (size_t)(c->options.threads * UNITS_A_THREAD);
     n = (n + 15) & ~(size_t)15;
-    if (c->options.threads == 1 || n > MOST_OUTPUTS) n = MOST_OUTPUTS;
+    if (c->options.threads == 1 || n > IM__MOST_OUTPUTS) n = IM__MOST_OUTPUTS;
     return n < 16 ? 16 : n;
 }
 
@@ -128,10 +139,32 @@ static size_t units_of(const im__cpu *c, const im__op *op)
     return (w->n_out + n - 1) / n;
 }
 
-static void run_matmul_unit(im__cpu *c, const im__op *op, size_t rows, size_t unit)
+/* Outputs begin .. end of a product, for all rows of `in`. */
+static void multiply(const im__cpu *c, const im__op *op, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
+                     size_t begin, size_t end)
+{
+    const im__matmul_kernel *kernel = c->weights.kernel[op->weight];
+    (kernel != NULL ? kernel->run : im__matmul_c)(&c->weights.matrix[op->weight], in, bias, y, y_stride, begin, end);
+}
+
+/* The rows and their rests in one go, into scratch, so that the weights are read once; then their sums. */
+static void multiply_wide(const im__cpu *c, const im__op *op, im__matmul_in in, const float *bias, size_t begin, size_t end,
+                          float *scratch)
+{
+    size_t rows = in.rows, n = end - begin, n_out = c->weights.matrix[op->weight].n_out;
+    in.rows = 2 * rows;
+    multiply(c, op, &in, NULL, scratch - begin, n, begin, end);
+    for (size_t r = 0; r < rows; r++) {
+        const float *first = scratch + r * n, *rest = scratch + (rows + r) * n;
+        float *y = value_row(c, op->dst, 0) + r * n_out + begin;
+        for (size_t i = 0; i < n; i++) y[i] = first[i] + rest[i];
+        for (size_t i = 0; bias != NULL && i < n; i++) y[i] = y[i] + bias[begin + i];
+    }
+}
+
+static void run_matmul_unit(im__cpu *c, const im__op *op, size_t rows, size_t unit, int thread)
 {
     const im__weight *w = &c->weights.matrix[op->weight];
-    const im__matmul_kernel *kernel = c->weights.kernel[op->weight];
     bool quantised = !im__dtype_is_float(w->dtype);
     im__matmul_in in = {.act = quantised ? &c->act[op->src] : NULL,
                         .x = quantised ? NULL : c->value[op->src],
@@ -139,16 +172,19 @@ static void run_matmul_unit(im__cpu *c, const im__op *op, size_t rows, size_t un
                         .rows = rows};
     const float *bias = op->vector == IM__NONE ? NULL : c->p->vector[op->vector].data;
     size_t n = outputs_a_unit(c, w), begin = unit * n, end = begin + n < w->n_out ? begin + n : w->n_out;
-    (kernel != NULL ? kernel->run : im__matmul_c)(w, &in, bias, value_row(c, op->dst, 0), w->n_out, begin, end);
+    if (quantised && op->wide)
+        multiply_wide(c, op, in, bias, begin, end, scratch_of(c, thread));
+    else
+        multiply(c, op, &in, bias, value_row(c, op->dst, 0), w->n_out, begin, end);
 }
 
-static void run_matmul(im__cpu *c, const im__phase *phase, size_t unit)
+static void run_matmul(im__cpu *c, const im__phase *phase, size_t unit, int thread)
 {
     for (size_t i = phase->first; i < phase->first + phase->count; i++) {
         const im__op *op = c->lowered.action[i].op;
         size_t units = units_of(c, op);
         if (unit < units) {
-            run_matmul_unit(c, op, rows_of(c, phase)->rows, unit);
+            run_matmul_unit(c, op, rows_of(c, phase)->rows, unit, thread);
             return;
         }
         unit -= units;
@@ -176,7 +212,7 @@ static void run_attention(im__cpu *c, const im__phase *phase, size_t unit, int t
                        .out = c->value[op->dst],
                        .out_stride = stride,
                        .position = set->position};
-    c->ops.attention(&a, tile->begin, tile->end, head, head + 1, c->scratch + (size_t)thread * c->scratch_floats);
+    c->ops.attention(&a, tile->begin, tile->end, head, head + 1, scratch_of(c, thread));
 }
 
 static void keep_rows(im__cpu *c, int value)
@@ -218,8 +254,8 @@ static void run_unit(void *ctx, size_t index, size_t unit, int thread)
     }
     const im__phase *phase = &c->lowered.phase[index - 1];
     switch (phase->kind) {
-    case IM__PHASE_ROWS: run_rows(c, phase, unit); break;
-    case IM__PHASE_MATMUL: run_matmul(c, phase, unit); break;
+    case IM__PHASE_ROWS: run_rows(c, phase, unit, thread); break;
+    case IM__PHASE_MATMUL: run_matmul(c, phase, unit, thread); break;
     case IM__PHASE_ATTENTION: run_attention(c, phase, unit, thread); break;
     case IM__PHASE_SELECT: run_select(c, phase); break;
     }

@@ -6,7 +6,7 @@
 typedef struct lowering {
     const im__program *p;
     im__lowered *out;
-    bool *fresh; /* [value_count] the quantised form belongs to the present contents */
+    uint8_t *fresh; /* [value_count] planes of the quantised form that belong to the present contents */
     bool selected;
 } lowering;
 
@@ -46,27 +46,30 @@ static void append(lowering *l, im__phase_kind kind, im__action action)
 
 static void lower_op(lowering *l, const im__op *op)
 {
-    if (op->kind == IM__OP_MATMUL && !im__dtype_is_float(l->p->matrix[op->weight].w.dtype) && !l->fresh[op->src]) {
-        append(l, IM__PHASE_ROWS, (im__action){.op = NULL, .value = op->src});
-        l->fresh[op->src] = l->out->quantised[op->src] = true;
+    bool quantised = op->kind == IM__OP_MATMUL && !im__dtype_is_float(l->p->matrix[op->weight].w.dtype);
+    uint8_t planes = quantised ? op->wide ? 2 : 1 : 0;
+    if (quantised && l->fresh[op->src] < planes) {
+        append(l, IM__PHASE_ROWS, (im__action){.op = NULL, .value = op->src, .wide = op->wide});
+        l->fresh[op->src] = planes;
+        if (l->out->planes[op->src] < planes) l->out->planes[op->src] = planes;
     }
     append(l, kind_of(op), (im__action){.op = op, .value = IM__NONE});
-    if (op->dst != IM__NONE) l->fresh[op->dst] = false;
+    if (op->dst != IM__NONE) l->fresh[op->dst] = 0;
     if (op->kind == IM__OP_SELECT) {
         l->selected = true;
-        for (size_t v = 0; v < l->p->value_count; v++) l->fresh[v] = false;
+        for (size_t v = 0; v < l->p->value_count; v++) l->fresh[v] = 0;
     }
 }
 
 im_status im__lower(const im__program *p, im__lowered *out, im_error *err)
 {
-    lowering l = {.p = p, .out = out, .fresh = im__calloc(p->value_count, sizeof(bool))};
+    lowering l = {.p = p, .out = out, .fresh = im__calloc(p->value_count, sizeof(uint8_t))};
     /* Each operation gives at most one quantisation beside itself. */
     *out = (im__lowered){.phase = im__calloc(2 * p->op_count, sizeof *out->phase),
                          .action = im__calloc(2 * p->op_count, sizeof *out->action),
-                         .quantised = im__calloc(p->value_count, sizeof(bool))};
+                         .planes = im__calloc(p->value_count, sizeof(uint8_t))};
     im_status status = IM_OK;
-    if (l.fresh == NULL || out->phase == NULL || out->action == NULL || out->quantised == NULL) {
+    if (l.fresh == NULL || out->phase == NULL || out->action == NULL || out->planes == NULL) {
         im__lowered_clear(out);
         status = im__fail(err, IM_ERR_MEMORY, "out of memory");
     } else {
@@ -80,6 +83,6 @@ void im__lowered_clear(im__lowered *l)
 {
     im__free(l->phase);
     im__free(l->action);
-    im__free(l->quantised);
+    im__free(l->planes);
     *l = (im__lowered){0};
 }

@@ -14,10 +14,11 @@
 
 typedef enum im__phase_kind { IM__PHASE_ROWS, IM__PHASE_MATMUL, IM__PHASE_ATTENTION, IM__PHASE_SELECT } im__phase_kind;
 
-/* An operation of the program, or (op NULL) the quantisation of `value`. */
+/* An operation of the program, or (op NULL) the quantisation of `value`, with 16 bits when wide. */
 typedef struct im__action {
     const im__op *op;
     int value;
+    bool wide;
 } im__action;
 
 typedef struct im__phase {
@@ -31,7 +32,7 @@ typedef struct im__lowered {
     size_t phase_count;
     im__action *action;
     size_t action_count;
-    bool *quantised; /* [value_count] values that are quantised somewhere */
+    uint8_t *planes; /* [value_count] rows of quantised form that a row of the value needs: 0 (never quantised), 1, or 2 (wide) */
 } im__lowered;
 
 /* The program must outlive the result. */
