@@ -14,9 +14,10 @@
  * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any order; it
  * starts at -offset * sum, which makes codes into weights.
  *
- * Two paths. One row: codes are unpacked in registers, the limit is memory. More rows: a chunk of up to 4 panels is unpacked into stack,
- * then each group's lines stay in registers while up to 16 rows pass by; their chains p live in the first-level cache. Limit: vector ports; on three of them
- * (two that multiply) a group of 32 4-bit codes takes 20 operations for 8 outputs, 80 % of the integer rate alone; 8-bit codes 67 %.
+ * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is copied side by
+ * side; then for each panel half a record is unpacked into 8 registers, past which the rows of the tile go; their chains p live in the
+ * first-level cache. Limits: one row, memory (packed bytes are read once, in order). Many rows: three vector ports, two of which multiply; a
+ * group of 32 4-bit codes takes 20 operations for 8 outputs, 80 % of the integer rate alone, 8-bit codes 67 % of the 8-bit rate.
  */
 #include "backend/cpu/matmul_list.h"
 
@@ -25,16 +26,10 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { TILE = 16, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, LANES = 8 };
+enum { TILE = 32, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, LANES = 8 };
 
 /* Packed bytes are asked for this far ahead: hardware prefetch alone stops at each page. */
 enum { AHEAD = 4096 };
-
-/* One chunk of a panel: a line for each quad, and the scales of each group. */
-typedef struct chunk {
-    __m256i line[IM__CHUNK / 4][2];
-    __m256 s[IM__CHUNK / 16][2], m[IM__CHUNK / 16][2];
-} chunk;
 
 /* One chunk of one row. */
 typedef struct row {
@@ -233,190 +228,119 @@ INLINE void gather_row(im__form f, const im__act *a, size_t index, size_t k, siz
     }
     for (size_t i = 0; i < records; i++)
         spread_record(f, a->q + at + i * IM__RECORD, to->quad + i * (is_wide(f) ? 2 * QUADS : QUADS));
-    to->p[0] = to->p[1] = _mm256_setzero_ps();
 }
 
-/* Where a panel's results go. */
-typedef struct target {
-    float *y; /* first output of the panel, first row */
-    size_t stride;
-    const float *bias; /* of the panel, NULL: none */
-    size_t outs;       /* that exist; 16 or more: all */
-    bool first, last;  /* chunk of the row */
-} target;
+/* ---- tiles: n rows against one half of a panel ---- */
 
-INLINE void put(const target *t, float *y, const __m256 p[2])
-{
-    float chunk_sum[IM__PANEL];
-    _mm256_storeu_ps(chunk_sum, p[0]);
-    _mm256_storeu_ps(chunk_sum + LANES, p[1]);
-    const size_t outs = t->outs < IM__PANEL ? t->outs : IM__PANEL;
-    for (size_t o = 0; o < outs; o++) {
-        float total = t->first ? chunk_sum[o] : y[o] + chunk_sum[o];
-        y[o] = t->last && t->bias ? total + t->bias[o] : total;
-    }
-}
-
-/* ---- one row ---- */
-
-INLINE size_t records_at(size_t n_in, size_t k) { return (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD; }
-
-/* One half of record i: its lines straight from the packed bytes. */
-INLINE __m256 step_record(im__form f, __m256 p, const uint8_t *scales, size_t records, const uint8_t *packed, size_t i, size_t half,
-                          const row *a)
-{
-    const size_t per_record = IM__RECORD / f.group;
-    const int quads = f.group / 4;
-    __m256i line[QUADS], pair[2 * QUADS];
-    unpack_half(f, packed + half * 32, line);
-    if (is_wide(f)) widen(line, QUADS, pair);
-    for (size_t h = 0; h < per_record; h++) {
-        const size_t g = i * per_record + h;
-        __m256 s, m;
-        unpack_scale(f, scales, records * per_record, g, half, &s, &m);
-        __m256i start = _mm256_set1_epi32(a->start[g]);
-        __m256i isum = is_wide(f) ? dot_wide(pair, quads, start, a->quad + g * 16)
-                                  : dot_narrow(f, line + 4 * h, quads, start, a->quad + g * (size_t)quads);
-        p = step(f, p, s, m, a->d[i], isum, a->sum[g]);
-    }
-    return p;
-}
-
-INLINE void run_one(im__form f, const im__weight *w, const im__act *a, const float *bias, float *y, size_t out_begin,
-                    size_t out_end)
-{
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
-    for (size_t out = out_begin; out < out_end; out += IM__PANEL) {
-        const uint8_t *packed = (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes;
-        const target t = {y + out, 0, bias ? bias + out : NULL, out_end - out, true, true};
-        __m256 total[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-        row r;
-        for (size_t k = 0; k < w->n_in; k += IM__CHUNK) {
-            const size_t records = records_at(w->n_in, k);
-            const uint8_t *scales = packed;
-            gather_row(f, a, 0, k, records, &r);
-            packed += im__scale_bytes(f, records * IM__RECORD / f.group);
-            __m256 p0 = _mm256_setzero_ps(), p1 = p0;
-            for (size_t i = 0; i < records; i++, packed += f.bits * IM__LINE) {
-                fetch_ahead(f, packed);
-                p0 = step_record(f, p0, scales, records, packed, i, 0, &r);
-                p1 = step_record(f, p1, scales, records, packed, i, 1, &r);
-            }
-            total[0] = k == 0 ? p0 : _mm256_add_ps(total[0], p0);
-            total[1] = k == 0 ? p1 : _mm256_add_ps(total[1], p1);
-        }
-        put(&t, y + out, total);
-    }
-}
-
-/* ---- many rows ---- */
-
-INLINE void unpack_chunk(im__form f, const uint8_t *packed, size_t records, chunk *c)
-{
-    const size_t groups = records * IM__RECORD / f.group;
-    for (size_t half = 0; half < 2; half++) {
-        const uint8_t *p = packed + im__scale_bytes(f, groups) + half * 32;
-        for (size_t g = 0; g < groups; g++) unpack_scale(f, packed, groups, g, half, &c->s[g][half], &c->m[g][half]);
-        for (size_t i = 0; i < records; i++, p += f.bits * IM__LINE) {
-            __m256i line[QUADS];
-            if (half == 0) fetch_ahead(f, p);
-            unpack_half(f, p, line);
-            for (size_t q = 0; q < QUADS; q++) c->line[i * QUADS + q][half] = line[q];
-        }
-    }
-}
-
-/* One group of narrow codes, one half of a panel, n rows. */
-INLINE void tile_narrow(im__form f, const chunk *c, size_t g, size_t half, row *a, size_t n)
+/* Group g, narrow codes. */
+INLINE void run_narrow(im__form f, const __m256i *line, __m256 s, __m256 m, size_t g, size_t half, row *a, size_t n)
 {
     const int quads = f.group / 4;
-    __m256i line[QUADS];
-    for (int i = 0; i < quads; i++) line[i] = c->line[g * (size_t)quads + (size_t)i][half];
-    const __m256 s = c->s[g][half], m = c->m[g][half];
     for (row *r = a; r < a + n; r++) {
         __m256i isum = dot_narrow(f, line, quads, _mm256_set1_epi32(r->start[g]), r->quad + g * (size_t)quads);
         r->p[half] = step(f, r->p[half], s, m, r->d[g * f.group / IM__RECORD], isum, r->sum[g]);
     }
 }
 
-/* One group of 32 wide codes in two passes, since 16 registers hold the pairs of 4 quads. */
-INLINE void tile_wide(im__form f, const chunk *c, size_t g, size_t half, row *a, size_t n)
+/* Group g of 32, wide codes, in two passes: 16 registers hold the pairs of 4 quads, not of 8. */
+INLINE void run_wide(im__form f, const __m256i *line, __m256 s, __m256 m, size_t g, size_t half, row *a, size_t n)
 {
-    __m256i line[QUADS], pair[QUADS];
-    for (size_t i = 0; i < QUADS; i++) line[i] = c->line[g * QUADS + i][half];
+    __m256i pair[QUADS];
     widen(line, QUADS / 2, pair);
     for (row *r = a; r < a + n; r++) r->isum = dot_wide(pair, QUADS / 2, _mm256_set1_epi32(r->start[g]), r->quad + g * 16);
     widen(line + QUADS / 2, QUADS / 2, pair);
-    const __m256 s = c->s[g][half], m = c->m[g][half];
     for (row *r = a; r < a + n; r++) {
         __m256i isum = dot_wide(pair, QUADS / 2, r->isum, r->quad + g * 16 + 8);
         r->p[half] = step(f, r->p[half], s, m, r->d[g], isum, r->sum[g]);
     }
 }
 
-INLINE void run_tile(im__form f, const chunk *c, row *a, size_t n, size_t records)
+/* One chunk: the p of n rows. */
+INLINE void run_tile(im__form f, const uint8_t *packed, size_t records, row *a, size_t n)
 {
+    const size_t per_record = IM__RECORD / f.group, groups = records * per_record;
+    const uint8_t *record = packed + im__scale_bytes(f, groups);
     for (size_t r = 0; r < n; r++) a[r].p[0] = a[r].p[1] = _mm256_setzero_ps();
-    for (size_t half = 0; half < 2; half++)
-        for (size_t g = 0; g < records * IM__RECORD / f.group; g++) {
-            if (is_wide(f))
-                tile_wide(f, c, g, half, a, n);
-            else
-                tile_narrow(f, c, g, half, a, n);
-        }
-}
-
-/* Rows row_begin .. row_end - 1 against `panels` panels, chunk by chunk. */
-INLINE void run_panels(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const uint8_t *packed,
-                       size_t panels, target *t)
-{
-    chunk c[PANELS];
-    row a[TILE];
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
-    for (size_t k = 0; k < w->n_in; k += IM__CHUNK) {
-        const size_t records = records_at(w->n_in, k);
-        for (size_t i = 0; i < panels; i++) {
-            unpack_chunk(f, packed + i * panel_bytes, records, &c[i]);
-            t[i].first = k == 0;
-            t[i].last = k + IM__CHUNK >= w->n_in;
-        }
-        packed += im__chunk_bytes(f, records);
-        for (size_t done = row_begin, n; done < row_end; done += n) {
-            n = row_end - done < TILE ? row_end - done : TILE;
-            for (size_t r = 0; r < n; r++) gather_row(f, act, done + r, k, records, &a[r]);
-            for (size_t i = 0; i < panels; i++) {
-                run_tile(f, &c[i], a, n, records);
-                for (size_t r = 0; r < n; r++) put(&t[i], t[i].y + (done + r) * t[i].stride, a[r].p);
+    for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
+        fetch_ahead(f, record);
+        for (size_t half = 0; half < 2; half++) {
+            __m256i line[QUADS];
+            unpack_half(f, record + half * 32, line);
+            for (size_t g = i * per_record; g < (i + 1) * per_record; g++) {
+                __m256 s, m;
+                unpack_scale(f, packed, groups, g, half, &s, &m);
+                if (is_wide(f))
+                    run_wide(f, line, s, m, g, half, a, n);
+                else
+                    run_narrow(f, line + (g - i * per_record) * 4, s, m, g, half, a, n);
             }
         }
     }
 }
 
-/* BLOCK rows or fewer: few enough that their activations and results stay in the second-level cache. */
-INLINE void run_block(im__form f, const im__weight *w, const im__act *act, size_t row_begin, size_t row_end, const float *bias,
-                      float *y, size_t y_stride, size_t out_begin, size_t out_end)
+/* ---- the order of work ---- */
+
+typedef struct job {
+    const im__weight *w;
+    const im__act *act;
+    const float *bias;
+    float *y;
+    size_t y_stride, out_end;
+} job;
+
+/* Adds the chunk's p of n rows from row_begin on to outputs o .. of y; k: the chunk's first element. */
+INLINE void put_rows(const job *j, const row *a, size_t n, size_t row_begin, size_t o, size_t k)
 {
-    const size_t panel_bytes = im__panel_bytes(f, w->n_in);
-    for (size_t out = out_begin; out < out_end; out += PANELS * IM__PANEL) {
-        target t[PANELS];
-        size_t panels = 0;
-        for (; panels < PANELS && out + panels * IM__PANEL < out_end; panels++) {
-            const size_t o = out + panels * IM__PANEL;
-            t[panels] = (target){y + o, y_stride, bias ? bias + o : NULL, out_end - o, false, false};
+    const size_t outs = j->out_end - o < IM__PANEL ? j->out_end - o : IM__PANEL;
+    const float *bias = k + IM__CHUNK >= j->w->n_in && j->bias ? j->bias + o : NULL;
+    for (size_t r = 0; r < n; r++) {
+        float *y = j->y + (row_begin + r) * j->y_stride + o, p[IM__PANEL];
+        _mm256_storeu_ps(p, a[r].p[0]);
+        _mm256_storeu_ps(p + LANES, a[r].p[1]);
+        if (outs == IM__PANEL && !bias)
+            for (size_t i = 0; i < IM__PANEL; i++) y[i] = k == 0 ? p[i] : y[i] + p[i];
+        else
+            for (size_t i = 0; i < outs; i++) {
+                float total = k == 0 ? p[i] : y[i] + p[i];
+                y[i] = bias ? total + bias[i] : total;
+            }
+    }
+}
+
+/* Rows row_begin .. row_end - 1, panels from output `out` to `panels_end`. */
+INLINE void run_panels(im__form f, const job *j, size_t row_begin, size_t row_end, size_t out, size_t panels_end)
+{
+    const size_t n_in = j->w->n_in, panel_bytes = im__panel_bytes(f, n_in);
+    const uint8_t *first = (const uint8_t *)j->w->packed + out / IM__PANEL * panel_bytes;
+    row a[TILE];
+    for (size_t k = 0; k < n_in; k += IM__CHUNK) {
+        const size_t records = (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD;
+        for (size_t r = row_begin, n; r < row_end; r += n) {
+            n = row_end - r < TILE ? row_end - r : TILE;
+            for (size_t i = 0; i < n; i++) gather_row(f, j->act, r + i, k, records, &a[i]);
+            const uint8_t *packed = first;
+            for (size_t o = out; o < panels_end; o += IM__PANEL, packed += panel_bytes) {
+                if (n == 1)
+                    run_tile(f, packed, records, a, 1);
+                else
+                    run_tile(f, packed, records, a, n);
+                put_rows(j, a, n, r, o, k);
+            }
         }
-        run_panels(f, w, act, row_begin, row_end, (const uint8_t *)w->packed + out / IM__PANEL * panel_bytes, panels, t);
+        first += im__chunk_bytes(f, records);
     }
 }
 
 INLINE void run(im__form f, const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,
                 size_t out_begin, size_t out_end)
 {
-    if (in->rows == 1) {
-        run_one(f, w, in->act, bias, y, out_begin, out_end);
-        return;
+    const job j = {w, in->act, bias, y, y_stride, out_end};
+    const size_t step_outs = (in->rows == 1 ? 1 : PANELS) * IM__PANEL;
+    for (size_t r = 0; r < in->rows; r += BLOCK) {
+        const size_t row_end = in->rows - r < BLOCK ? in->rows : r + BLOCK;
+        for (size_t out = out_begin; out < out_end; out += step_outs)
+            run_panels(f, &j, r, row_end, out, out_end - out < step_outs ? out_end : out + step_outs);
     }
-    for (size_t r = 0; r < in->rows; r += BLOCK)
-        run_block(f, w, in->act, r, in->rows - r < BLOCK ? in->rows : r + BLOCK, bias, y, y_stride, out_begin, out_end);
 }
 
 #define KERNEL(name, dtype)                                                                                                        \
