@@ -11,6 +11,7 @@ static const command commands[] = {
     {"tokenize", "token ids and pieces of a text", cmd_tokenize},
     {"template", "a conversation as the model's chat template renders it", cmd_template},
     {"perplexity", "how well a model predicts a text", cmd_perplexity},
+    {"benchmark", "speed of prompts and answers", cmd_benchmark},
     {"doctor", "checks this machine: features, kernels, memory, bandwidth", cmd_doctor},
     {"info", "version, build, kernel levels; a model's metadata and program", cmd_info},
 };

@@ -219,6 +219,7 @@ typedef struct im_request_options {
     const int32_t *forced;   /* teacher forcing: these ids are taken in place of the chosen ones, or NULL; copied */
     size_t forced_len;
     bool want_logits;
+    bool no_hash; /* leave logits_hash out (0): saves a pass over the logits of each token */
     /* Called on the engine's thread after each token; returning false ends the request as cancelled. Must not call back into the engine except im_request_cancel. */
     bool (*on_token)(void *user, const im_token_event *event);
     /* Called on the engine's thread while a long prompt is read: `done` of `total` prompt tokens; NULL: none. */
@@ -234,7 +235,7 @@ typedef struct im_result {
     const char *text; /* terminated; end tokens and stop strings left out */
     size_t text_len;
     im_stop_reason stop_reason;
-    uint64_t logits_hash; /* XXH64 (seed 0) over the little-endian bits of the logits of all generated tokens, in order */
+    uint64_t logits_hash; /* XXH3 (64 bits) over the little-endian bits of the logits of all generated tokens, in order */
     size_t prompt_tokens;
     double queue_ms, prompt_ms, first_token_ms,
         generate_ms; /* prompt_ms: reading the prompt; first_token_ms: submit to first token; generate_ms: first to last token */

@@ -49,7 +49,7 @@ struct im_request {
     size_t in_step; /* rows of this request in the present step */
 
     im_sampling sampling;
-    bool ignore_eos, want_logits;
+    bool ignore_eos, want_logits, no_hash;
     char **stop; /* NULL-terminated, or NULL */
     int32_t *forced;
     size_t forced_len;

@@ -60,6 +60,7 @@ static bool copy_options(im_request *r, const im_request_options *o)
     r->sampling = o->sampling;
     r->ignore_eos = o->ignore_eos;
     r->want_logits = o->want_logits;
+    r->no_hash = o->no_hash;
     r->on_token = o->on_token;
     r->on_prompt = o->on_prompt;
     r->user = o->user;
@@ -213,7 +214,7 @@ static im_status failed(im_request *r, im_status status, const char *message)
 im_status im__request_take_logits(im_request *r, const float *logits)
 {
     size_t index = r->known - r->prompt;
-    XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
+    if (!r->no_hash) XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
     int32_t id = choose(r, logits, index);
     if (id < 0)
         return failed(r, IM_ERR_NUMERIC, "a logit is not a number: the model's weights are damaged or its activations overflow");
@@ -291,7 +292,7 @@ static im_result result_of(const im_request *r)
                        .text = r->text.data == NULL ? "" : r->text.data,
                        .text_len = r->text.len,
                        .stop_reason = r->stop_reason,
-                       .logits_hash = XXH3_64bits_digest(r->hash),
+                       .logits_hash = r->no_hash ? 0 : XXH3_64bits_digest(r->hash),
                        .prompt_tokens = r->prompt,
                        .queue_ms = between(r->submitted, r->started),
                        .prompt_ms = between(r->started, r->prompt_done),

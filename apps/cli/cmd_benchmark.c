@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bandwidth.h"
+#include "common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const arg_command about = {
+    .name = "benchmark",
+    .summary = "speed of prompts and answers, in rows comparable with other tools",
+    .usage = "MODEL",
+    .details = "Rows: ppN reads a prompt of N tokens; tgN writes N tokens, one by one; tgN@dM writes them behind a prompt of M "
+               "tokens, whose reading is\n"
+               "not counted. They mean what llama-bench's rows of these names mean: random tokens, no tokenising, no sampling. One "
+               "warm-up of each\n"
+               "row is not counted. Tokens a second are given as median, best and worst of the repetitions.",
+    .examples =
+        "  ironmule benchmark model.gguf --rows pp128,pp512,tg64,tg64@d1024\n  ironmule benchmark model.gguf --threads 1 --json",
+    .least = 1,
+    .most = 1,
+};
+
+enum { MOST_ROWS = 32 };
+
+typedef struct settings {
+    run_options run;
+    const char *rows;
+    int64_t repetitions;
+    bool json, no_limits;
+} settings;
+
+typedef struct bench_row {
+    char name[32];
+    uint32_t prompt, generate; /* tokens read before, tokens written; generate 0: the prompt is what counts */
+    double *rate;              /* [repetitions] tokens a second */
+} bench_row;
+
+/* ---- rows --------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool parse_row(const char *text, size_t n, bench_row *row)
+{
+    unsigned count, depth = 0;
+    int used = 0;
+    if (n == 0 || n >= sizeof row->name) return false;
+    memcpy(row->name, text, n);
+    row->name[n] = 0;
+    if (sscanf(row->name, "pp%7u%n", &count, &used) == 1 && (size_t)used == n && count > 0) {
+        row->prompt = count;
+        row->generate = 0;
+        return true;
+    }
+    bool plain = sscanf(row->name, "tg%7u%n", &count, &used) == 1 && (size_t)used == n;
+    bool deep = !plain && sscanf(row->name, "tg%7u@d%7u%n", &count, &depth, &used) == 2 && (size_t)used == n;
+    row->prompt = depth;
+    row->generate = count;
+    return (plain || deep) && count > 0;
+}
+
+/* The number of rows, or 0 after a message. */
+static size_t parse_rows(const char *list, bench_row *rows)
+{
+    size_t count = 0;
+    while (*list != 0) {
+        size_t n = strcspn(list, ",");
+        if (count == MOST_ROWS || !parse_row(list, n, &rows[count])) {
+            args_wrong(&about, "--rows: \"%.*s\" is no row; write ppN, tgN or tgN@dM, at most %d of them", (int)n, list, MOST_ROWS);
+            return 0;
+        }
+        count++;
+        list += n + (list[n] == ',');
+    }
+    if (count == 0) args_wrong(&about, "--rows: the list is empty");
+    return count;
+}
+
+/* Positions that the longest row needs: what it reads, the one token that starts an answer, what it writes. */
+static uint32_t positions(const bench_row *rows, size_t count)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t n = rows[i].prompt + rows[i].generate + 2;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* ---- one run -------------------------------------------------------------------------------------------------------------------------------- */
+
+/* Ids from a fixed linear congruential sequence: the same for every run and machine. */
+static int32_t *random_ids(uint32_t vocabulary, size_t n)
+{
+    int32_t *ids = calloc(n, sizeof *ids);
+    uint64_t state = 1;
+    for (size_t i = 0; ids != NULL && i < n; i++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = (int32_t)((state >> 33) % vocabulary);
+    }
+    return ids;
+}
+
+/* Tokens a second of one repetition; negative after a message. An answer starts from one token, as an empty cache has nothing to continue. */
+static double run_once(im_engine *e, const bench_row *row, const int32_t *ids)
+{
+    im_error err;
+    im_request *request;
+    im_result result;
+    im_request_options o;
+    im_request_options_defaults(&o);
+    o.prompt = ids;
+    o.prompt_len = row->generate > 0 ? row->prompt + 1 : row->prompt;
+    o.max_tokens = row->generate + 1;
+    o.ignore_eos = o.no_hash = true;
+    if (im_request_submit(e, &o, &request, &err) != IM_OK) return say_failed(about.name, &err), -1;
+    interrupt_set(request);
+    im_status status = im_request_wait(request, &result, &err);
+    interrupt_clear();
+    im_request_free(request);
+    if (status != IM_OK) return say_failed(about.name, &err), -1;
+    return row->generate > 0 ? row->generate * 1e3 / result.generate_ms : row->prompt * 1e3 / result.prompt_ms;
+}
+
+/* Repetition by repetition over all rows, so that a drift of the machine's speed meets all of them; the first round is the warm-up. */
+static bool run_rows(im_engine *e, bench_row *rows, size_t count, const int32_t *ids, size_t repetitions)
+{
+    progress bar = {.label = "measuring"};
+    for (size_t round = 0; round <= repetitions; round++)
+        for (size_t i = 0; i < count; i++) {
+            progress_draw(&bar, (double)(round * count + i) / (double)((repetitions + 1) * count), rows[i].name);
+            double rate = run_once(e, &rows[i], ids);
+            if (rate < 0) return progress_end(&bar), false;
+            if (round > 0) rows[i].rate[round - 1] = rate;
+        }
+    progress_end(&bar);
+    return true;
+}
+
+/* ---- report ---------------------------------------------------------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(const double *sorted, size_t n)
+{
+    return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+static json_t *row_report(const bench_row *row, size_t repetitions)
+{
+    json_t *samples = json_array();
+    for (size_t i = 0; i < repetitions; i++) json_array_append_new(samples, json_real(row->rate[i]));
+    double *sorted = malloc(repetitions * sizeof *sorted);
+    memcpy(sorted, row->rate, repetitions * sizeof *sorted);
+    qsort(sorted, repetitions, sizeof *sorted, by_size);
+    json_t *report = json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:o}", "row", row->name, "prompt", (int)row->prompt, "generate",
+                               (int)row->generate, "median", median(sorted, repetitions), "best", sorted[repetitions - 1], "worst",
+                               sorted[0], "samples", samples);
+    free(sorted);
+    return report;
+}
+
+static int report(const im_engine *e, const settings *s, const bench_row *rows, size_t count)
+{
+    im_engine_info info;
+    im_model_info model;
+    im_engine_get_info(e, &info);
+    im_model_get_info(im_engine_model(e), &model);
+    json_t *list = json_array(), *row;
+    for (size_t i = 0; i < count; i++) json_array_append_new(list, row_report(&rows[i], (size_t)s->repetitions));
+    double bandwidth = s->no_limits ? 0 : read_bandwidth(info.threads),
+           limit = info.memory.weights > 0 ? bandwidth / (double)info.memory.weights : 0;
+    json_t *doc = json_pack(
+        "{s:o, s:s, s:i, s:s, s:s, s:f, s:I, s:f, s:f, s:o}", "model", json_text(model.name, strlen(model.name)), "version",
+        im_version(), "threads", info.threads, "cpu_level", info.cpu_level, "kernels", info.kernels, "load_ms", info.load_ms,
+        "weights_bytes", (json_int_t)info.memory.weights, "read_bytes_per_s", bandwidth, "answer_limit_per_s", limit, "rows", list);
+    if (s->json) return print_json(doc);
+    printf("%s, %d threads, %s kernels\n%-12s %10s %10s %10s\n", model.name, info.threads, info.cpu_level, "row", "median/s",
+           "best/s", "worst/s");
+    size_t i;
+    json_array_foreach(list, i, row)
+        printf("%-12s %10.2f %10.2f %10.2f\n", json_string_value(json_object_get(row, "row")),
+               json_real_value(json_object_get(row, "median")), json_real_value(json_object_get(row, "best")),
+               json_real_value(json_object_get(row, "worst")));
+    if (bandwidth > 0)
+        printf("memory is read at %.1f GB/s: at most %.1f tokens/s of an answer come from memory\n", bandwidth / 1e9, limit);
+    json_decref(doc);
+    return EXIT_DONE;
+}
+
+/* ---- the command --------------------------------------------------------------------------------------------------------------------------------- */
+
+static int measure(im_model *model, const settings *s, bench_row *rows, size_t count)
+{
+    im_model_info info;
+    im_model_get_info(model, &info);
+    uint32_t need = positions(rows, count);
+    im_engine *e = open_engine(about.name, model, &s->run, need, 1);
+    int32_t *ids = e == NULL ? NULL : random_ids(info.vocabulary, need);
+    double *rates = calloc(count * (size_t)s->repetitions, sizeof *rates);
+    int code = EXIT_FAILED;
+    for (size_t i = 0; i < count; i++) rows[i].rate = rates + i * (size_t)s->repetitions;
+    if (ids != NULL && rates != NULL && run_rows(e, rows, count, ids, (size_t)s->repetitions)) code = report(e, s, rows, count);
+    free(rates);
+    free(ids);
+    im_engine_close(e);
+    return interrupted() ? EXIT_INTERRUPTED : code;
+}
+
+int cmd_benchmark(int argc, char **argv)
+{
+    settings s = {.rows = "pp128,pp512,tg64", .repetitions = 5};
+    bench_row rows[MOST_ROWS];
+    arg_rest rest;
+    const arg_option options[] = {
+        {"rows", 'r', ARG_STRING, &s.rows, "LIST", "what to measure (default pp128,pp512,tg64)", 0, 0},
+        {"repetitions", 'n', ARG_INT, &s.repetitions, "N", "of each row (default 5)", 1, 1000},
+        {"no-limits", 0, ARG_FLAG, &s.no_limits, NULL, "do not measure the machine's memory bandwidth", 0, 0},
+        {"json", 0, ARG_FLAG, &s.json, NULL, "one JSON document with every sample", 0, 0},
+        RUN_OPTIONS(s.run),
+        {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0},
+    };
+    int code = args_parse(&about, options, argc, argv, &rest);
+    if (code >= 0) return code;
+    size_t count = parse_rows(s.rows, rows);
+    if (count == 0) return EXIT_USAGE;
+    im_model *model = open_model(about.name, rest.item[0], false, NULL);
+    if (model == NULL) return EXIT_FAILED;
+    code = measure(model, &s, rows, count);
+    im_model_close(model);
+    return code;
+}
