@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""IronMule beside its peers on one machine and one file.
+
+    compare.py --ironmule build/release/ironmule --python VENV/bin/python MODEL ... [--threads 1,2] [--rows pp512,tg64] [--rounds 5] --out FILE
+
+VENV has the PyPI packages llama-cpp-python and ik-llama-cpp-python (see README.md in this folder). Rounds are interleaved: each
+round measures every row with every engine, in turn forwards and backwards (ABC CBA), so that a drift of the machine's speed meets
+all of them. Before each model the machine's own limits are measured by 'ironmule benchmark'. Writes JSON with every sample.
+"""
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+
+PEERS = {"llama.cpp": "llama_cpp", "ik_llama.cpp": "ik_llama_cpp"}
+
+
+class Child:
+    def __init__(self, python, package, model, threads, context, log):
+        here = os.path.dirname(os.path.abspath(__file__))
+        argv = [python, os.path.join(here, "peer.py"), package, model, "--threads", str(threads), "--context", str(context)]
+        self.p = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        if "ready" not in self.p.stdout.readline():
+            raise RuntimeError(f"{package} did not start")
+
+    def row(self, name):
+        self.p.stdin.write(name + "\n")
+        self.p.stdin.flush()
+        return float(self.p.stdout.readline())
+
+    def close(self):
+        self.p.stdin.close()
+        self.p.wait()
+
+
+def ours(a, model, threads, rows, extra):
+    argv = [a.ironmule, "benchmark", model, "--json", "--threads", str(threads), "--rows", ",".join(rows), "-n", "1"] + extra
+    return json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def measure(a, model, threads, rows):
+    log = open(a.log, "a")
+    context = max(sum(int(x) for x in r.replace("pp", "").replace("tg", "").split("@d")) for r in rows) + 64
+    peers = {n: Child(a.python, p, model, threads, context, log) for n, p in PEERS.items() if n in a.peers.split(",")}
+    limits = ours(a, model, threads, ["tg4"], a.extra.split())
+    samples = {r: {e: [] for e in ["ironmule", *peers]} for r in rows}
+    for c in peers.values():
+        for r in rows:
+            c.row(r)  # warm-up
+    for i in range(a.rounds):
+        for engine in (["ironmule", *peers] if i % 2 == 0 else [*reversed(list(peers)), "ironmule"]):
+            time.sleep(0.2)  # threads of the engine before stop spinning
+            if engine == "ironmule":
+                for r in ours(a, model, threads, rows, ["--no-limits", *a.extra.split()])["rows"]:
+                    samples[r["row"]][engine].append(r["median"])
+            else:
+                for r in rows:
+                    samples[r][engine].append(peers[engine].row(r))
+        print(f"  round {i + 1} of {a.rounds}", file=sys.stderr)
+    for c in peers.values():
+        c.close()
+    return {"model": os.path.basename(model), "threads": threads, "cpu_level": limits["cpu_level"], "load_ms": limits["load_ms"],
+            "weights_bytes": limits["weights_bytes"], "read_bytes_per_s": limits["read_bytes_per_s"], "samples": samples}
+
+
+def summary(block):
+    for row, engines in block["samples"].items():
+        med = {e: statistics.median(s) for e, s in engines.items() if s}
+        best = max((v, e) for e, v in med.items() if e != "ironmule") if len(med) > 1 else (float("nan"), "-")
+        pairs = [o / max(engines[e][i] for e in engines if e != "ironmule") for i, o in enumerate(engines["ironmule"])] if len(med) > 1 else []
+        spread = f"[{min(pairs):.2f}; {max(pairs):.2f}]" if pairs else ""
+        print(f"{block['model'][:28]:28} {block['threads']:2} {row:12} " + "  ".join(f"{e} {v:9.2f}" for e, v in med.items())
+              + f"  ratio to {best[1]} {med['ironmule'] / best[0]:.2f} {spread}", flush=True)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("models", nargs="+")
+    p.add_argument("--ironmule", required=True)
+    p.add_argument("--python", default=sys.executable)
+    p.add_argument("--peers", default="llama.cpp,ik_llama.cpp")
+    p.add_argument("--threads", default="1,2")
+    p.add_argument("--rows", default="pp128,pp512,pp2048,tg64,tg64@d1024")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--extra", default="", help="further options for 'ironmule benchmark', such as '--cpu avx2'")
+    p.add_argument("--log", default=os.devnull)
+    p.add_argument("--out", required=True)
+    a = p.parse_args()
+    cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
+    flags = next((l.split(":", 1)[1].split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
+    doc = {"format": "ironmule-peers-1", "date": time.strftime("%Y-%m-%d"), "cpu": cpu, "cores": os.cpu_count(), "rounds": a.rounds, "extra": a.extra,
+           "isa": [f for f in ("avx2", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags], "blocks": []}
+    for model in a.models:
+        for threads in map(int, a.threads.split(",")):
+            block = measure(a, model, threads, a.rows.split(","))
+            doc["blocks"].append(block)
+            summary(block)
+            with open(a.out, "w") as f:
+                json.dump(doc, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
