@@ -181,6 +181,9 @@ static void control_tokens_only_where_allowed(void **state)
     const im__span behind[] = {{0, 0}, {5, 5}, {10, 10}}; /* empty spans touch nothing */
     const im__encode_options empty = {.parse_special = true, .plain = behind, .plain_count = 3};
     expect(&y, "<|e|>x<|e|>", &empty, "[4,6,4]");
+    const im__span between = {5, 6};
+    const im__encode_options near = {.parse_special = true, .plain = &between, .plain_count = 1};
+    expect(&y, "<|e|>x<|e|>", &near, "[4,6,4]");
     expect_text(&y, "[6,4,6]", false, "xx");
     expect_text(&y, "[6,4,6]", true, "x<|e|>x");
     toy_free(&y);
@@ -248,6 +251,17 @@ static void whole_pieces_win_where_the_family_says_so(void **state)
         expect(&y, "abc ", &parsed, want[i]);
         toy_free(&y);
     }
+}
+
+static void text_is_normalised_where_the_family_does(void **state)
+{
+    (void)state;
+    toy y = toy_new("{'model':'gpt2','pre':'qwen2','tokens':['\xc3\x83','\xc2\xa9','e']}"); /* the bytes C3 and A9 */
+    expect(&y, "e\xcc\x81", &parsed, "[0,1]");
+    toy_free(&y);
+    y = toy_new("{'model':'gpt2','pre':'dbrx','tokens':['\xc3\x83','\xc2\xa9','e']}");
+    expect(&y, "e\xcc\x81", &parsed, "[2]");
+    toy_free(&y);
 }
 
 static void bytes_without_a_token_vanish(void **state)
@@ -330,13 +344,23 @@ static void scores_decide_and_ties_go_to_the_longer_left_part(void **state)
                 "'tokens':['<unk>','a','b','aa','baa','aab'],'scores':[0,0,0,-1,-2,-2]}");
     expect(&y, "baab", &parsed, "[2,5]");
     toy_free(&y);
+    /* the same length on the left, a longer part on the right */
+    y = toy_new("{'model':'llama','unk':0,'add_space_prefix':0,'types':[2,1,1,1,1,1,1],"
+                "'tokens':['<unk>','q','r','s','qr','ss','rss'],'scores':[0,0,0,0,-5,-1,-5]}");
+    expect(&y, "qrss", &parsed, "[1,6]");
+    toy_free(&y);
+    /* -0 and 0 are one score: the lower id is left */
+    y = toy_new("{'model':'llama','unk':0,'add_space_prefix':0,'types':[2,1,1,1,1,1],"
+                "'tokens':['<unk>','a','b','c','ab','bc'],'scores':[0,0,0,0,-0.0,0.0]}");
+    expect(&y, "abc", &parsed, "[4,3]");
+    toy_free(&y);
 }
 
 static void unknown_characters_become_bytes_or_one_unknown(void **state)
 {
     (void)state;
-    toy y = toy_new("{'model':'llama','unk':0,'add_space_prefix':0,'tokens':['<unk>','a','<0xC3>','<0xA9>'],'types':[2,1,6,6],'"
-                    "scores':[0,0,0,0]}");
+    toy y = toy_new("{'model':'llama','unk':0,'add_space_prefix':0,'types':[2,1,6,6,6],"
+                    "'tokens':['<unk>','a','<0xC3>','<0xA9>','<0x41>'],'scores':[0,0,0,0,0]}");
     expect(&y, "a\xc3\xa9", &parsed, "[1,2,3]");
     expect(&y,
            "\xc3\xaa\xc3\xab"
@@ -349,6 +373,9 @@ static void unknown_characters_become_bytes_or_one_unknown(void **state)
     expect_text(&y, "[2,2,3,1]", false,
                 "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
                 "a"); /* one for each byte of a broken row */
+    expect_text(&y, "[2,4,4,1,4]", false,
+                "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+                "aA"); /* up to the next token that is no byte */
     expect_text(&y, "[2,1,3]", false,
                 "\xef\xbf\xbd"
                 "a\xef\xbf\xbd");
@@ -374,6 +401,16 @@ static void spaces_are_written_as_the_vocabulary_writes_them(void **state)
     toy_free(&y);
 }
 
+static void tokens_with_a_space_inside_are_found(void **state)
+{
+    (void)state;
+    toy y = toy_new("{'model':'llama','unk':0,'add_space_prefix':0,'types':[2,1,1,1,1,1],"
+                    "'tokens':['<unk>','" MARK "','a','b','" MARK "b','a" MARK "b'],'scores':[0,0,0,0,-1,-2]}");
+    expect(&y, "a b", &parsed, "[5]");
+    expect(&y, "b b", &parsed, "[3,4]");
+    toy_free(&y);
+}
+
 static void runs_of_spaces_are_cut_out_longest_first(void **state)
 {
     (void)state;
@@ -385,6 +422,10 @@ static void runs_of_spaces_are_cut_out_longest_first(void **state)
     expect(&y, " " MARK MARK, &parsed, "[1,4]");       /* the run of marks is found before spaces are rewritten */
     expect(&y, MARK " ", &parsed, "[4]");
     expect_text(&y, "[2,5,3]", false, "a    a");
+    toy_free(&y);
+    y = toy_new("{'model':'llama','add_space_prefix':0,'types':[1,4,4],'tokens':['" MARK "','  ','" MARK MARK
+                "'],'scores':[0,0,0]}");
+    expect(&y, "  " MARK MARK, &parsed, "[1,1]"); /* two names for one run: the first */
     toy_free(&y);
 }
 
@@ -443,8 +484,8 @@ static void no_pattern_is_slow_on_long_runs(void **state)
                           "\xcc\x81",
                           "\xe4\xb8\xad",
                           " \n",
-                          "\xe4\xb8\xad"
-                          "A",
+                          ("\xe4\xb8\xad"
+                           "A"),
                           "'",
                           "\xff",
                           " 😀"};
@@ -558,6 +599,8 @@ int main(void)
         cmocka_unit_test(scores_decide_and_ties_go_to_the_longer_left_part),
         cmocka_unit_test(unknown_characters_become_bytes_or_one_unknown),
         cmocka_unit_test(spaces_are_written_as_the_vocabulary_writes_them),
+        cmocka_unit_test(tokens_with_a_space_inside_are_found),
+        cmocka_unit_test(text_is_normalised_where_the_family_does),
         cmocka_unit_test(runs_of_spaces_are_cut_out_longest_first),
         cmocka_unit_test(control_tokens_of_phi_eat_white_space),
         cmocka_unit_test(a_million_letters_fit_a_small_stack),
