@@ -15,9 +15,10 @@
  * starts at -offset * sum, which makes codes into weights.
  *
  * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is copied side by
- * side; then for each panel half a record is unpacked into 8 registers, past which the rows of the tile go; their chains p live in the
- * first-level cache. Limits: one row, memory (packed bytes are read once, in order). Many rows: three vector ports, two of which multiply; a
- * group of 32 4-bit codes takes 20 operations for 8 outputs, 80 % of the integer rate alone, 8-bit codes 67 % of the 8-bit rate.
+ * side; then for each panel a part, 4 quads of both halves (2 of wide codes), is unpacked into 8 registers, past which the rows of the tile go, so
+ * that each broadcast word serves two products; sums between parts and chains p live in the first-level cache. Limits: one row, memory
+ * (packed bytes are read once, in order). Many rows: three vector ports, two of which multiply; a group of 32 4-bit codes takes 20 operations for
+ * 8 outputs, 80 % of the integer rate alone, 8-bit codes 67 % of the 8-bit rate.
  */
 #include "backend/cpu/matmul_list.h"
 
@@ -34,8 +35,8 @@ enum { AHEAD = 4096 };
 /* One chunk of one row. */
 typedef struct row {
     __m256 p[2];
-    __m256i isum;                    /* of the first half of a group of wide codes */
-    int32_t quad[IM__CHUNK / 4 * 2]; /* narrow: [q] four bytes; wide: [2q], [2q + 1] pairs of int16 */
+    __m256i isum[2];                 /* of the parts of a group so far */
+    int32_t word[IM__CHUNK / 4 * 2]; /* narrow: [q] the bytes of quad q; wide: [2q], [2q + 1] its pairs of int16 */
     float d[RECORDS];
     int32_t start[IM__CHUNK / 16]; /* -offset * sum, of each group */
     float sum[IM__CHUNK / 16];
@@ -46,7 +47,7 @@ INLINE bool is_wide(im__form f) { return f.top > 63; }
 /* How many quads' products (two per int16 lane each) an int16 holds. */
 INLINE int fitting_quads(im__form f) { return f.top <= 15 ? 8 : f.top <= 31 ? 4 : 2; }
 
-/* ---- unpacking: one half of a record; p points at that half of its first line ---- */
+/* ---- unpacking: quads first .. first + 3 (first is 0 or 4) of one half of a record; p points at that half of its first line ---- */
 
 INLINE __m256i load(const uint8_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 
@@ -62,43 +63,52 @@ INLINE __m256i with_bits(__m256i low, __m256i source, int left, int mask)
     return _mm256_or_si256(low, _mm256_and_si256(moved, _mm256_set1_epi8((char)mask)));
 }
 
-INLINE void unpack_nibbles(const uint8_t *p, __m256i *line)
+INLINE void unpack_nibbles(const uint8_t *p, int first, __m256i line[4])
 {
     const __m256i mask = _mm256_set1_epi8(15);
-    for (int j = 0; j < 4; j++) {
-        __m256i v = load(p + j * IM__LINE);
+    for (int j = 0; j < 2; j++) {
+        __m256i v = load(p + (first / 2 + j) * IM__LINE);
         line[2 * j] = _mm256_and_si256(v, mask);
         line[2 * j + 1] = _mm256_and_si256(_mm256_srli_epi16(v, 4), mask);
     }
 }
 
-/* Two lines of pairs, each pair put at bit `bit` of its code (0 or 4). */
-INLINE void add_pairs(const uint8_t *p, int bit, __m256i *line)
+/* A line of pairs, each put at bit `bit` of its code (0 or 4). */
+INLINE void add_pairs(const uint8_t *p, int first, int bit, __m256i line[4])
 {
-    for (int q = 0; q < QUADS; q++) line[q] = with_bits(line[q], load(p + q / 4 * IM__LINE), bit - q % 4 * 2, 3 << bit);
+    for (int q = 0; q < 4; q++) line[q] = with_bits(line[q], load(p + first / 4 * IM__LINE), bit - q * 2, 3 << bit);
 }
 
-INLINE void add_bits(const uint8_t *p, int bit, __m256i *line)
+INLINE void add_bits(const uint8_t *p, int first, int bit, __m256i line[4])
 {
-    for (int q = 0; q < QUADS; q++) line[q] = with_bits(line[q], load(p), bit - q, 1 << bit);
+    for (int q = 0; q < 4; q++) line[q] = with_bits(line[q], load(p), bit - first - q, 1 << bit);
 }
 
-INLINE void unpack_half(im__form f, const uint8_t *p, __m256i line[QUADS])
+INLINE void unpack_quads(im__form f, const uint8_t *p, int first, __m256i line[4])
 {
     if (f.bits == 8) {
-        for (int q = 0; q < QUADS; q++) line[q] = load(p + q * IM__LINE);
+        for (int q = 0; q < 4; q++) line[q] = load(p + (first + q) * IM__LINE);
     } else if (f.bits < 4) {
-        for (int q = 0; q < QUADS; q++) line[q] = _mm256_setzero_si256();
-        add_pairs(p, 0, line);
-        if (f.bits == 3) add_bits(p + 2 * IM__LINE, 2, line);
+        for (int q = 0; q < 4; q++) line[q] = _mm256_setzero_si256();
+        add_pairs(p, first, 0, line);
+        if (f.bits == 3) add_bits(p + 2 * IM__LINE, first, 2, line);
     } else {
-        unpack_nibbles(p, line);
-        if (f.bits == 5) add_bits(p + 4 * IM__LINE, 4, line);
-        if (f.bits == 6) add_pairs(p + 4 * IM__LINE, 4, line);
+        unpack_nibbles(p, first, line);
+        if (f.bits == 5) add_bits(p + 4 * IM__LINE, first, 4, line);
+        if (f.bits == 6) add_pairs(p + 4 * IM__LINE, first, 4, line);
     }
     if (f.table != IM__TABLE_NONE) {
         const __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)im__form_table(f.table)));
-        for (int q = 0; q < QUADS; q++) line[q] = _mm256_shuffle_epi8(table, line[q]);
+        for (int q = 0; q < 4; q++) line[q] = _mm256_shuffle_epi8(table, line[q]);
+    }
+}
+
+/* Two quads of wide codes as four lines of int16 pairs. */
+INLINE void widen(const __m256i quads[2], __m256i line[4])
+{
+    for (int q = 0; q < 2; q++) {
+        line[2 * q] = _mm256_and_si256(quads[q], _mm256_set1_epi16(255));
+        line[2 * q + 1] = _mm256_srli_epi16(quads[q], 8);
     }
 }
 
@@ -142,64 +152,96 @@ INLINE void unpack_scale(im__form f, const uint8_t *p, size_t groups, size_t g, 
     }
 }
 
-/* ---- arithmetic ---- */
+/* ---- arithmetic: a part is 4 lines of both halves, which share the row's 4 words; a group is 1, 2 or 4 parts ---- */
 
-INLINE __m256i products(__m256i line, int32_t quad) { return _mm256_maddubs_epi16(line, _mm256_set1_epi32(quad)); }
+typedef struct part {
+    __m256i line[2][4];
+    size_t word; /* of the row, that meets line 0 */
+} part;
 
-/* start + Σ code * q over `quads` quads, narrow codes. */
-INLINE __m256i dot_narrow(im__form f, const __m256i *line, int quads, __m256i start, const int32_t *quad)
+INLINE int parts_of_group(im__form f) { return is_wide(f) ? 4 : f.group / 16; }
+
+/* Sums of int16 products go on from one part to the next only where all of them fit. */
+INLINE bool carries_int16(im__form f) { return !is_wide(f) && parts_of_group(f) == 2 && fitting_quads(f) == 8; }
+
+INLINE __m256i add(im__form f, __m256i a, __m256i b) { return is_wide(f) ? _mm256_add_epi32(a, b) : _mm256_add_epi16(a, b); }
+
+INLINE void add_products(im__form f, const part *t, int i, int32_t word, __m256i sum[2], bool first)
 {
-    const int fitting = fitting_quads(f) < quads ? fitting_quads(f) : quads;
-    for (int i = 0; i < quads; i += fitting) {
-        __m256i sum = _mm256_add_epi16(products(line[i], quad[i]), products(line[i + 1], quad[i + 1]));
-        for (int j = i + 2; j < i + fitting; j += 2)
-            sum = _mm256_add_epi16(sum, _mm256_add_epi16(products(line[j], quad[j]), products(line[j + 1], quad[j + 1])));
-        start = _mm256_add_epi32(start, _mm256_madd_epi16(sum, _mm256_set1_epi16(1)));
+    const __m256i q = _mm256_set1_epi32(word);
+    for (int half = 0; half < 2; half++) {
+        const __m256i line = t->line[half][i];
+        __m256i product = is_wide(f) ? _mm256_madd_epi16(line, q) : _mm256_maddubs_epi16(line, q);
+        sum[half] = first ? product : add(f, sum[half], product);
     }
-    return start;
 }
 
-INLINE void widen(const __m256i *line, int quads, __m256i *pair)
+/* Part `index` of its group for one row: isum is the sum so far and becomes the sum with this part; int16 where carries_int16 and this is
+ * not the last part, else int32. */
+INLINE void add_part(im__form f, const part *t, int index, const row *r, __m256i isum[2])
 {
-    for (int i = 0; i < quads; i++) {
-        pair[2 * i] = _mm256_and_si256(line[i], _mm256_set1_epi16(255));
-        pair[2 * i + 1] = _mm256_srli_epi16(line[i], 8);
+    const int32_t *word = r->word + t->word;
+    const __m256i one = _mm256_set1_epi16(1);
+    __m256i sum[2], rest[2];
+    for (int i = 0; i < 2; i++) add_products(f, t, i, word[i], sum, i == 0);
+    for (int i = 2; i < 4; i++) add_products(f, t, i, word[i], rest, i == 2);
+    for (int half = 0; half < 2; half++) {
+        if (is_wide(f)) {
+            isum[half] = _mm256_add_epi32(isum[half], _mm256_add_epi32(sum[half], rest[half]));
+        } else if (carries_int16(f)) {
+            sum[half] = _mm256_add_epi16(sum[half], rest[half]);
+            isum[half] = index == 0 ? sum[half] : _mm256_madd_epi16(_mm256_add_epi16(isum[half], sum[half]), one);
+        } else if (fitting_quads(f) >= 4) {
+            isum[half] = _mm256_add_epi32(isum[half], _mm256_madd_epi16(_mm256_add_epi16(sum[half], rest[half]), one));
+        } else {
+            __m256i pairs = _mm256_add_epi32(_mm256_madd_epi16(sum[half], one), _mm256_madd_epi16(rest[half], one));
+            isum[half] = _mm256_add_epi32(isum[half], pairs);
+        }
     }
-}
-
-/* The same for wide codes: two pairs for each quad. */
-INLINE __m256i dot_wide(const __m256i *pair, int quads, __m256i start, const int32_t *quad)
-{
-    for (int i = 0; i < 2 * quads; i += 2) {
-        __m256i a = _mm256_madd_epi16(pair[i], _mm256_set1_epi32(quad[i]));
-        __m256i b = _mm256_madd_epi16(pair[i + 1], _mm256_set1_epi32(quad[i + 1]));
-        start = _mm256_add_epi32(start, _mm256_add_epi32(a, b));
-    }
-    return start;
 }
 
 /* The float part of one group. */
-INLINE __m256 step(im__form f, __m256 p, __m256 s, __m256 m, float d, __m256i isum, float sum)
+INLINE __m256 step(im__form f, __m256 p, __m256 s, __m256 m, __m256 d, __m256i isum, __m256 sum)
 {
-    const __m256 scale = _mm256_set1_ps(d);
-    p = _mm256_fmadd_ps(_mm256_mul_ps(s, scale), _mm256_cvtepi32_ps(isum), p);
-    return f.has_min ? _mm256_fmadd_ps(_mm256_mul_ps(m, scale), _mm256_set1_ps(sum), p) : p;
+    p = _mm256_fmadd_ps(_mm256_mul_ps(s, d), _mm256_cvtepi32_ps(isum), p);
+    return f.has_min ? _mm256_fmadd_ps(_mm256_mul_ps(m, d), sum, p) : p;
+}
+
+/* Part `index` of group g for n rows. */
+INLINE void run_part(im__form f, const part *t, int index, const __m256 s[2], const __m256 m[2], size_t g, row *a, size_t n)
+{
+    for (row *r = a; r < a + n; r++) {
+        const __m256i start = _mm256_set1_epi32(f.offset ? r->start[g] : 0);
+        const bool starts_last = carries_int16(f);
+        __m256i isum[2] = {start, start};
+        if (index > 0 || starts_last) isum[0] = r->isum[0], isum[1] = r->isum[1];
+        add_part(f, t, index, r, isum);
+        if (index + 1 < parts_of_group(f)) {
+            r->isum[0] = isum[0], r->isum[1] = isum[1];
+            continue;
+        }
+        const __m256 d = _mm256_set1_ps(r->d[g * f.group / IM__RECORD]), sum = _mm256_set1_ps(f.has_min ? r->sum[g] : 0);
+        for (int half = 0; half < 2; half++) {
+            if (starts_last && f.offset) isum[half] = _mm256_add_epi32(isum[half], start);
+            r->p[half] = step(f, r->p[half], s[half], m[half], d, isum[half], sum);
+        }
+    }
 }
 
 /* ---- rows ---- */
 
 /* Bytes of a record as one word per quad, or as two words of int16 pairs: elements 0 and 2, then 1 and 3. */
-INLINE void spread_record(im__form f, const int8_t *q, int32_t *quad)
+INLINE void spread_record(im__form f, const int8_t *q, int32_t *word)
 {
     __m256i v = load((const uint8_t *)q);
     if (!is_wide(f)) {
-        _mm256_storeu_si256((__m256i *)quad, v);
+        _mm256_storeu_si256((__m256i *)word, v);
         return;
     }
     __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8), odd = _mm256_srai_epi16(v, 8);
     __m256i low = _mm256_unpacklo_epi32(even, odd), high = _mm256_unpackhi_epi32(even, odd);
-    _mm256_storeu_si256((__m256i *)quad, _mm256_permute2x128_si256(low, high, 0x20));
-    _mm256_storeu_si256((__m256i *)quad + 1, _mm256_permute2x128_si256(low, high, 0x31));
+    _mm256_storeu_si256((__m256i *)word, _mm256_permute2x128_si256(low, high, 0x20));
+    _mm256_storeu_si256((__m256i *)word + 1, _mm256_permute2x128_si256(low, high, 0x31));
 }
 
 INLINE void store_sums(im__form f, __m256i sums, int32_t *start, float *sum)
@@ -227,53 +269,40 @@ INLINE void gather_row(im__form f, const im__act *a, size_t index, size_t k, siz
         store_sums(f, _mm256_cvtepi16_epi32(_mm256_extracti128_si256(sum16, 1)), to->start + 8, to->sum + 8);
     }
     for (size_t i = 0; i < records; i++)
-        spread_record(f, a->q + at + i * IM__RECORD, to->quad + i * (is_wide(f) ? 2 * QUADS : QUADS));
+        spread_record(f, a->q + at + i * IM__RECORD, to->word + i * (is_wide(f) ? 2 * QUADS : QUADS));
 }
 
-/* ---- tiles: n rows against one half of a panel ---- */
-
-/* Group g, narrow codes. */
-INLINE void run_narrow(im__form f, const __m256i *line, __m256 s, __m256 m, size_t g, size_t half, row *a, size_t n)
+/* Lines of part `index` of a record, counted from its start. */
+INLINE void unpack_part(im__form f, const uint8_t *record, int index, part *t)
 {
-    const int quads = f.group / 4;
-    for (row *r = a; r < a + n; r++) {
-        __m256i isum = dot_narrow(f, line, quads, _mm256_set1_epi32(r->start[g]), r->quad + g * (size_t)quads);
-        r->p[half] = step(f, r->p[half], s, m, r->d[g * f.group / IM__RECORD], isum, r->sum[g]);
+    for (int half = 0; half < 2; half++) {
+        if (is_wide(f)) {
+            __m256i quads[4];
+            unpack_quads(f, record + half * 32, index / 2 * 4, quads);
+            widen(quads + index % 2 * 2, t->line[half]);
+        } else {
+            unpack_quads(f, record + half * 32, index * 4, t->line[half]);
+        }
     }
 }
 
-/* Group g of 32, wide codes, in two passes: 16 registers hold the pairs of 4 quads, not of 8. */
-INLINE void run_wide(im__form f, const __m256i *line, __m256 s, __m256 m, size_t g, size_t half, row *a, size_t n)
-{
-    __m256i pair[QUADS];
-    widen(line, QUADS / 2, pair);
-    for (row *r = a; r < a + n; r++) r->isum = dot_wide(pair, QUADS / 2, _mm256_set1_epi32(r->start[g]), r->quad + g * 16);
-    widen(line + QUADS / 2, QUADS / 2, pair);
-    for (row *r = a; r < a + n; r++) {
-        __m256i isum = dot_wide(pair, QUADS / 2, r->isum, r->quad + g * 16 + 8);
-        r->p[half] = step(f, r->p[half], s, m, r->d[g], isum, r->sum[g]);
-    }
-}
-
-/* One chunk: the p of n rows. */
+/* One chunk of a panel: the p of n rows. */
 INLINE void run_tile(im__form f, const uint8_t *packed, size_t records, row *a, size_t n)
 {
     const size_t per_record = IM__RECORD / f.group, groups = records * per_record;
+    const int parts = parts_of_group(f), words = is_wide(f) ? 2 * QUADS : QUADS;
     const uint8_t *record = packed + im__scale_bytes(f, groups);
     for (size_t r = 0; r < n; r++) a[r].p[0] = a[r].p[1] = _mm256_setzero_ps();
     for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
         fetch_ahead(f, record);
-        for (size_t half = 0; half < 2; half++) {
-            __m256i line[QUADS];
-            unpack_half(f, record + half * 32, line);
-            for (size_t g = i * per_record; g < (i + 1) * per_record; g++) {
-                __m256 s, m;
-                unpack_scale(f, packed, groups, g, half, &s, &m);
-                if (is_wide(f))
-                    run_wide(f, line, s, m, g, half, a, n);
-                else
-                    run_narrow(f, line + (g - i * per_record) * 4, s, m, g, half, a, n);
-            }
+        for (int k = 0; k < parts * (int)per_record; k++) {
+            const size_t g = i * per_record + (size_t)(k / parts);
+            part t;
+            __m256 s[2], m[2];
+            t.word = i * (size_t)words + (size_t)k * 4;
+            unpack_part(f, record, k, &t);
+            for (size_t half = 0; half < 2; half++) unpack_scale(f, packed, groups, g, half, &s[half], &m[half]);
+            run_part(f, &t, k % parts, s, m, g, a, n);
         }
     }
 }
