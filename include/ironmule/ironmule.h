@@ -15,7 +15,8 @@
  *   Errors     every call that can fail returns an im_status and takes an im_error (NULL allowed); see status.h. Outputs are written on success only.
  *   Ownership  said at each call. What the library hands out is freed by the matching im_..._free/close; all of them accept NULL.
  *   Threads    a model is immutable and may be used from any thread. An engine has one thread of its own that computes; all im_engine_ and im_request_ calls may
- *              come from any thread and never wait for a computation, except those that say so (wait, answer, score, close).
+ *              come from any thread and never wait for a computation, except those that say so (wait, answer, score, close, free). Its threads take no signals;
+ *              after a fork only the parent may use the engine. Closing or freeing something while another thread uses it is the caller's mistake.
  *   Text       is UTF-8. Lengths are bytes. Token ids are int32_t, 0 .. vocabulary - 1. Times are milliseconds (double). Logits are binary32.
  *   Options    structs begin with `size`: set it with the ..._defaults function, so that a struct may grow without breaking callers.
  */
@@ -162,7 +163,7 @@ IM_API im_status im_engine_plan(const im_model *model, const im_engine_options *
 IM_API im_status im_engine_open(im_engine **out, const char *path, const im_engine_options *options, im_error *err);
 /* The same on a model that is open already (shared, not owned). */
 IM_API im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine_options *options, im_error *err);
-/* Cancels what runs, waits for its threads, frees everything. Requests must be freed before. */
+/* Cancels what runs or is queued, waits for its threads, frees everything but those requests: their results stay, and they are freed by their owners. */
 IM_API void im_engine_close(im_engine *engine);
 IM_API im_model *im_engine_model(const im_engine *engine); /* borrowed */
 
@@ -173,7 +174,7 @@ typedef struct im_engine_info {
     int threads;
     uint32_t context, chunk, max_sequences;
     im_memory_plan memory;
-    double load_ms;
+    double load_ms;   /* opening the model and the engine */
     uint64_t clamped; /* cache values that exceeded binary16 and were clamped */
 } im_engine_info;
 /* Strings live as long as the engine. */
@@ -215,7 +216,7 @@ typedef struct im_request_options {
     uint32_t max_tokens; /* at least 1; the answer also ends when the context is full */
     im_sampling sampling;
     bool ignore_eos;
-    const char *const *stop; /* NULL-terminated list of strings that end the answer, or NULL; copied */
+    const char *const *stop; /* NULL-terminated list of strings that end the answer, none empty, or NULL; copied */
     const int32_t *forced;   /* teacher forcing: these ids are taken in place of the chosen ones, or NULL; copied */
     size_t forced_len;
     bool want_logits;
@@ -248,7 +249,8 @@ IM_API im_status im_request_submit(im_engine *engine, const im_request_options *
 /* Waits for the end. Returns how it ended: IM_OK, IM_ERR_CANCELLED, IM_ERR_NUMERIC ... *result (may be NULL) is filled in in either case with what was generated so far and
  * lives as long as the request. */
 IM_API im_status im_request_wait(im_request *request, im_result *result, im_error *err);
-/* Takes effect within one step of the engine. May be called from a signal handler. */
+/* Takes effect within one step of the engine, also while the request is still queued; alone in its step, within one operation. The callbacks are not called
+ * any more once the step is over. May be called from a signal handler. */
 IM_API void im_request_cancel(im_request *request);
 /* Cancels if still running, waits until the engine let go of it, frees. */
 IM_API void im_request_free(im_request *request);

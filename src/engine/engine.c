@@ -3,6 +3,7 @@
  * Opening and closing an engine: every default is settled, all memory is counted, checked against the machine and taken, then the thread starts.
  */
 #include "base/machine.h"
+#include "base/thread.h"
 #include "engine/internal.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static im_status settle(const im_model *m, const im_engine_options *given, im_en
 static im__backend_options backend_options(const im_model *m, const im_engine_options *o)
 {
     im__backend_options b = {.threads = o->threads, .cpu_level = o->cpu_level, .max_rows = (size_t)o->chunk + o->max_sequences};
-    b.max_logit_rows = o->max_sequences > IM__SCORE_ROWS ? o->max_sequences : IM__SCORE_ROWS;
+    b.max_logit_rows =
+        (size_t)IM__SCORE_ROWS + o->max_sequences - 1; /* one text is scored, or several in turn; the others decode */
     im__kv_pages(&m->program, o->context, o->chunk, o->max_sequences, b.pages);
     return b;
 }
@@ -65,6 +67,7 @@ static im_status plan_memory(const im_model *m, const im__backend_options *b, im
 im_status im_engine_plan(const im_model *m, const im_engine_options *options, im_memory_plan *plan, im_error *err)
 {
     im_engine_options o;
+    if (m == NULL || plan == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
     IM__TRY(settle(m, options, &o, err));
     im__backend_options b = backend_options(m, &o);
     return plan_memory(m, &b, plan, err);
@@ -108,7 +111,7 @@ static void describe(im_engine *e, double started)
     e->info.context = e->options.context;
     e->info.chunk = e->options.chunk;
     e->info.max_sequences = e->options.max_sequences;
-    e->info.load_ms = im__now_ms() - started;
+    e->info.load_ms = e->model->open_ms + im__now_ms() - started;
 }
 
 static im_status open_engine(im_engine *e, const im_engine_options *options, im_error *err)
@@ -124,8 +127,8 @@ static im_status open_engine(im_engine *e, const im_engine_options *options, im_
     IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, b.pages, err));
     IM__TRY(take_memory(e, &b, err));
     describe(e, started);
-    if (pthread_create(&e->thread, NULL, im__engine_main, e) != 0)
-        return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
+    e->options.cpu_level = e->options.device = NULL; /* the caller's strings are not ours to keep */
+    if (!im__thread_start(&e->thread, im__engine_main, e)) return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
     e->thread_started = true;
     return IM_OK;
 }
@@ -135,12 +138,16 @@ im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine
     if (out == NULL || model == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
     im_engine *e = im__calloc(1, sizeof *e);
     if (e == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    im__float_state floats;
     e->model = model;
     atomic_fetch_add(&model->users, 1);
+    atomic_store(&e->users, 1);
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     pthread_cond_init(&e->finished, NULL);
+    im__float_enter(&floats); /* self-checks and packing compute */
     im_status status = open_engine(e, options, err);
+    im__float_leave(&floats);
     if (status == IM_OK)
         *out = e;
     else
@@ -161,10 +168,20 @@ static void stop_thread(im_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     e->closing = true;
+    atomic_store(&e->abandon, true);
     for (im_request *r = e->running; r != NULL; r = r->next) atomic_store(&r->cancelled, true);
     pthread_cond_signal(&e->wake);
     pthread_mutex_unlock(&e->lock);
     pthread_join(e->thread, NULL);
+}
+
+void im__engine_release(im_engine *e)
+{
+    if (atomic_fetch_sub(&e->users, 1) > 1) return;
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->wake);
+    pthread_cond_destroy(&e->finished);
+    im__free(e);
 }
 
 void im_engine_close(im_engine *e)
@@ -179,11 +196,8 @@ void im_engine_close(im_engine *e)
     im__free(e->member);
     im__free(e->candidates);
     im__free(e->kernels);
-    pthread_mutex_destroy(&e->lock);
-    pthread_cond_destroy(&e->wake);
-    pthread_cond_destroy(&e->finished);
     im_model_close(e->model);
-    im__free(e);
+    im__engine_release(e);
 }
 
 im_model *im_engine_model(const im_engine *e) { return e->model; }

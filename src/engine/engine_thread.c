@@ -10,7 +10,7 @@
 
 /* ---- admission ------------------------------------------------------------------------------------------------------------------ */
 
-static void append(im_request **list, im_request *r)
+void im__request_append(im_request **list, im_request *r)
 {
     while (*list != NULL) list = &(*list)->next;
     r->next = NULL;
@@ -23,7 +23,7 @@ static void admit(im_engine *e)
     while (e->queue != NULL && e->running_count < e->options.max_sequences) {
         im_request *r = e->queue;
         e->queue = r->next;
-        append(&e->running, r);
+        im__request_append(&e->running, r);
         e->running_count++;
         r->started = im__now_ms();
     }
@@ -42,11 +42,26 @@ static void retire(im_engine *e, im_request *r, im_status status, const im_error
 {
     if (r->seq_open) im__kv_seq_free(&e->kv, &r->seq);
     r->seq_open = false;
-    for (size_t i = 0; i < r->companions; i++) atomic_store(&r->companion[i]->cancelled, true);
     pthread_mutex_lock(&e->lock);
     leave(e, r);
     pthread_mutex_unlock(&e->lock);
     im__request_end(r, status, error);
+}
+
+/* Takes the requests out of the queue that were cancelled before they began, or all. Under the lock; returns them as a list. */
+static im_request *take_cancelled(im_engine *e, bool all)
+{
+    im_request *taken = NULL;
+    for (im_request **at = &e->queue; *at != NULL;) {
+        im_request *r = *at;
+        if (all || atomic_load(&r->cancelled)) {
+            *at = r->next;
+            im__request_append(&taken, r);
+        } else {
+            at = &r->next;
+        }
+    }
+    return taken;
 }
 
 static void retire_cancelled(im_engine *e, bool all)
@@ -91,11 +106,12 @@ static void add_rows(im_engine *e, building *b, im_request *r, size_t n)
     r->in_step = n;
 }
 
-/* Rows that a request takes part with: one when it decodes, a piece of its prompt otherwise; 0: not in this step. */
+/* Rows that a request takes part with: one when it decodes, a piece of its prompt otherwise; 0: not in this step. A text that is scored leaves a row of
+ * logits to each request that is not placed yet. */
 static size_t rows_for(const im_engine *e, const building *b, const im_request *r)
 {
-    size_t pending = r->known - r->seq.length, room = e->max_logit_rows - b->logits;
-    if (room == 0) return 0;
+    size_t pending = r->known - r->seq.length, behind = e->running_count - b->members - 1;
+    size_t room = e->max_logit_rows - b->logits - behind;
     if (pending == 1) return 1;
     size_t n = pending < b->prompt_left ? pending : b->prompt_left;
     return r->kind == IM__REQUEST_SCORE && n > room ? room : n;
@@ -129,21 +145,19 @@ static size_t logit_rows(const im_request *r, size_t first)
     return first + r->in_step == r->known ? 1 : 0;
 }
 
-/* Hands its logits to a request; true when it has ended. */
-static bool take(im_engine *e, im_request *r, const float *logits, size_t first)
+/* Hands its logits to a request; ends it when that was the last of it. */
+static void take(im_engine *e, im_request *r, const float *logits, size_t first)
 {
     if (r->kind == IM__REQUEST_SCORE) {
         im__score_take_logits(r, logits, first, r->in_step);
-        if (r->status == IM_OK && r->seq.length < r->known) return false;
-    } else if (logit_rows(r, first) > 0) {
+        if (r->status == IM_OK && r->seq.length < r->known) return;
+    } else {
+        if (logit_rows(r, first) == 0) return;
         if (r->prompt_done == 0) r->prompt_done = im__now_ms();
         im__request_take_logits(r, logits);
-        if (r->status == IM_OK && r->stop_reason == IM_STOP_NONE) return false;
-    } else {
-        return false;
+        if (r->status == IM_OK && r->stop_reason == IM_STOP_NONE) return;
     }
     retire(e, r, r->status, &r->error);
-    return true;
 }
 
 static void deliver(im_engine *e, const building *b)
@@ -153,9 +167,10 @@ static void deliver(im_engine *e, const building *b)
         im_request *r = e->member[m];
         size_t first = r->seq.length, n = logit_rows(r, first);
         im__kv_advance(&e->kv, &r->seq, (uint32_t)r->in_step);
-        if (r->on_prompt != NULL && first < r->prompt)
-            r->on_prompt(r->user, r->seq.length < r->prompt ? r->seq.length : r->prompt, r->prompt);
-        take(e, r, logits, first);
+        if (!atomic_load(&r->cancelled)) { /* who has cancelled hears no more of it */
+            if (r->on_prompt != NULL && first < r->prompt) r->on_prompt(r->user, r->seq.length, r->prompt);
+            take(e, r, logits, first);
+        }
         logits += n * e->model->program.vocab;
     }
 }
@@ -176,7 +191,7 @@ static void run_step(im_engine *e)
                      .seqs = b.members,
                      .logits = e->logits,
                      /* one request alone may stop in the middle of a step; with others beside it, it leaves after the step */
-                     .cancel = b.members == 1 ? &e->member[0]->cancelled : NULL};
+                     .cancel = b.members == 1 ? &e->member[0]->cancelled : &e->abandon};
     im_status status = e->backend->run(e->backend, &step, &error);
     if (status == IM_OK)
         deliver(e, &b);
@@ -186,18 +201,17 @@ static void run_step(im_engine *e)
 
 /* ---- the thread ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Waits for work; false when the engine closes. Queued requests of a closing engine end as cancelled. */
+/* Waits for work; false when the engine closes. Queued requests that were cancelled end, of a closing engine all. */
 static bool wait_for_work(im_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     while (!e->closing && e->queue == NULL && e->running == NULL) pthread_cond_wait(&e->wake, &e->lock);
-    admit(e);
     bool closing = e->closing;
-    im_request *dropped = closing ? e->queue : NULL;
-    if (closing) e->queue = NULL;
+    im_request *dropped = take_cancelled(e, closing);
+    admit(e);
     pthread_mutex_unlock(&e->lock);
     for (im_request *next; dropped != NULL; dropped = next) {
-        im_error error = {IM_ERR_CANCELLED, "the engine was closed"};
+        im_error error = {IM_ERR_CANCELLED, "cancelled"};
         next = dropped->next;
         im__request_end(dropped, IM_ERR_CANCELLED, &error);
     }

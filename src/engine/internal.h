@@ -6,6 +6,8 @@
  *  1. A request belongs to the submitter until it is queued, to the engine's thread until it is `finished`, to the submitter after that.
  *  2. What a callback or im_request_wait sees of a result was written before `finished` was set under the lock.
  *  3. In a step the rows of one request stand together, in rising position order.
+ *  4. A request keeps its engine's lock alive (im_engine.users), so that it may be waited for and freed after the engine was closed.
+ *  5. While anything is queued or runs the engine's thread does not sleep; it looks at every `cancelled` between two steps.
  */
 #ifndef IRONMULE_ENGINE_INTERNAL_H
 #define IRONMULE_ENGINE_INTERNAL_H
@@ -19,7 +21,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Rows that may want logits in a step while a text is scored; it bounds the memory for logits. */
+/* Rows of one request that may want logits in a step while a text is scored; it bounds the memory for logits. */
 #define IM__SCORE_ROWS 16
 
 struct im_model {
@@ -32,7 +34,8 @@ struct im_model {
     im__program program;
     bool has_program;
     im_model_info info;
-    char *strings; /* what info points to */
+    char *strings;  /* what info points to */
+    double open_ms; /* what opening took */
 };
 
 typedef enum im__request_kind { IM__REQUEST_GENERATE, IM__REQUEST_SCORE } im__request_kind;
@@ -80,6 +83,7 @@ struct im_request {
 };
 
 struct im_engine {
+    atomic_int users; /* the opener and every request */
     im_model *model;
     im__backend *backend;
     im__kv kv;
@@ -96,6 +100,7 @@ struct im_engine {
     im_request *running;     /* owned by the engine's thread; read by others only under the lock */
     size_t running_count;
     bool closing;
+    atomic_bool abandon; /* closing: the present step need not be finished */
 
     /* one step */
     im__row *row;
@@ -106,16 +111,24 @@ struct im_engine {
     im__candidate *candidates; /* [vocabulary] */
 };
 
+/* engine.c: one user fewer; the last one frees what im_engine_close left. */
+void im__engine_release(im_engine *e);
+
 /* engine_thread.c: argument is the engine. */
 void *im__engine_main(void *engine);
+/* At the end of a list; under the lock. */
+void im__request_append(im_request **list, im_request *r);
 
 /* request.c, called on the engine's thread */
-im_status im__request_take_logits(im_request *r,
-                                  const float *logits); /* one generated token; sets finished state through im__request_end */
+/* One generated token. What ends the request is left in its status and stop_reason. */
+void im__request_take_logits(im_request *r, const float *logits);
+/* Cancels its companions and hands the request back to its submitter, who may free it at once. */
 void im__request_end(im_request *r, im_status status, const im_error *error);
-void im__request_destroy(im_request *r);
+
+/* request.c, called by the submitter */
 im_status im__request_new(im_engine *e, const im_request_options *o, im_request **out, im_error *err);
-void im__request_queue(im_request *r);
+void im__request_destroy(im_request *r); /* of a request that is not queued, or finished */
+im_status im__request_queue(im_request *r, im_error *err);
 im_status im__request_check_ids(const im_engine *e, const char *what, const int32_t *ids, size_t n, im_error *err);
 
 /* score.c: logits of `rows` positions of the text, beginning with position `first`. */

@@ -2,6 +2,8 @@
  *
  * The model half of the public door: opening a file, what it says of itself, text to ids and back, conversations.
  */
+#include "base/machine.h"
+#include "base/thread.h"
 #include "engine/internal.h"
 #include "num/dtype.h"
 
@@ -113,8 +115,13 @@ im_status im_model_open(im_model **out, const char *path, const im_model_options
     if (options != NULL) memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     im_model *m = im__calloc(1, sizeof *m);
     if (m == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    im__float_state floats;
+    double started = im__now_ms();
     atomic_store(&m->users, 1);
+    im__float_enter(&floats); /* widening vectors and rotation frequencies compute */
     im_status status = open_model(m, path, &o, err);
+    im__float_leave(&floats);
+    m->open_ms = im__now_ms() - started;
     if (status == IM_OK)
         *out = m;
     else

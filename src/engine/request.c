@@ -27,6 +27,9 @@ static im_status check(const im_engine *e, const im_request_options *o, im_error
     if (o->prompt == NULL || o->prompt_len == 0)
         return im__fail(err, IM_ERR_ARGUMENT, "an empty prompt: at least one token is needed");
     if (o->max_tokens == 0) return im__fail(err, IM_ERR_ARGUMENT, "max_tokens is 0; it must be at least 1");
+    if (o->forced == NULL && o->forced_len > 0) return im__fail(err, IM_ERR_ARGUMENT, "forced ids are NULL");
+    for (size_t i = 0; o->stop != NULL && o->stop[i] != NULL; i++)
+        if (o->stop[i][0] == 0) return im__fail(err, IM_ERR_ARGUMENT, "stop string %zu is empty: it would end every answer", i);
     if (o->prompt_len >= e->options.context)
         return im__fail(err, IM_ERR_CONTEXT,
                         "the prompt has %zu tokens, but the context has %u positions and one must be left for the answer",
@@ -81,6 +84,7 @@ im_status im__request_new(im_engine *e, const im_request_options *o, im_request 
     im_request *r = im__calloc(1, sizeof *r);
     if (r == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
     r->engine = e;
+    atomic_fetch_add(&e->users, 1);
     if (!copy_options(r, o)) {
         im__request_destroy(r);
         return im__fail(err, IM_ERR_MEMORY, "out of memory");
@@ -103,6 +107,7 @@ void im__request_destroy(im_request *r)
     im__free(r->forced);
     im__buf_free(&r->text);
     XXH3_freeState(r->hash);
+    im__engine_release(r->engine);
     im__free(r);
 }
 
@@ -205,26 +210,25 @@ static bool emit(im_request *r, int32_t id, const float *logits)
     return r->on_token == NULL || r->on_token(r->user, &event);
 }
 
-static im_status failed(im_request *r, im_status status, const char *message)
-{
-    r->status = im__fail(&r->error, status, "%s", message);
-    return status;
-}
+static void failed(im_request *r, im_status status, const char *message) { r->status = im__fail(&r->error, status, "%s", message); }
 
-im_status im__request_take_logits(im_request *r, const float *logits)
+void im__request_take_logits(im_request *r, const float *logits)
 {
     size_t index = r->known - r->prompt;
     if (!r->no_hash) XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
     int32_t id = choose(r, logits, index);
-    if (id < 0)
-        return failed(r, IM_ERR_NUMERIC, "a logit is not a number: the model's weights are damaged or its activations overflow");
+    if (id < 0) {
+        failed(r, IM_ERR_NUMERIC, "a logit is not a number: the model's weights are damaged or its activations overflow");
+        return;
+    }
     r->ids[r->known++] = id;
     r->last = im__now_ms();
     if (index == 0) r->first = r->last;
     add_text(r, id);
-    if (r->text.failed) return failed(r, IM_ERR_MEMORY, "out of memory");
-    if (!emit(r, id, logits)) return failed(r, IM_ERR_CANCELLED, "cancelled");
-    return IM_OK;
+    if (r->text.failed)
+        failed(r, IM_ERR_MEMORY, "out of memory");
+    else if (!emit(r, id, logits))
+        failed(r, IM_ERR_CANCELLED, "cancelled");
 }
 
 /* ---- life of a request ------------------------------------------------------------------------------------------------------------------ */
@@ -232,48 +236,53 @@ im_status im__request_take_logits(im_request *r, const float *logits)
 void im__request_end(im_request *r, im_status status, const im_error *error)
 {
     im_engine *e = r->engine;
+    for (size_t i = 0; i < r->companions; i++) atomic_store(&r->companion[i]->cancelled, true);
     pthread_mutex_lock(&e->lock);
     r->status = status;
-    if (status != IM_OK) r->error = *error;
+    if (status != IM_OK && error != &r->error) r->error = *error;
     r->finished = true;
     pthread_cond_broadcast(&e->finished);
     pthread_mutex_unlock(&e->lock);
 }
 
-static void append(im_request **list, im_request *r)
-{
-    while (*list != NULL) list = &(*list)->next;
-    r->next = NULL;
-    *list = r;
-}
-
 /* Companions go around the request, so that it is neither the first nor the last of a step. */
-void im__request_queue(im_request *r)
+im_status im__request_queue(im_request *r, im_error *err)
 {
     im_engine *e = r->engine;
     pthread_mutex_lock(&e->lock);
-    r->submitted = im__now_ms();
-    for (size_t i = 0; i < r->companions; i += 2) append(&e->queue, r->companion[i]);
-    append(&e->queue, r);
-    for (size_t i = 1; i < r->companions; i += 2) append(&e->queue, r->companion[i]);
-    pthread_cond_signal(&e->wake);
+    bool open = !e->closing;
+    if (open) {
+        r->submitted = im__now_ms();
+        for (size_t i = 0; i < r->companions; i += 2) im__request_append(&e->queue, r->companion[i]);
+        im__request_append(&e->queue, r);
+        for (size_t i = 1; i < r->companions; i += 2) im__request_append(&e->queue, r->companion[i]);
+        pthread_cond_signal(&e->wake);
+    }
     pthread_mutex_unlock(&e->lock);
+    return open ? IM_OK : im__fail(err, IM_ERR_CANCELLED, "the engine is closing");
+}
+
+static im_status submit(im_engine *e, const im_request_options *o, im_request **out, im_error *err)
+{
+    im_request *r;
+    IM__TRY(check(e, o, err));
+    IM__TRY(im__request_new(e, o, &r, err));
+    im_status status = add_companions(r, o->neighbours, err);
+    if (status == IM_OK) status = im__request_queue(r, err);
+    if (status == IM_OK)
+        *out = r;
+    else
+        im__request_destroy(r);
+    return status;
 }
 
 im_status im_request_submit(im_engine *e, const im_request_options *options, im_request **out, im_error *err)
 {
-    im_request *r;
+    im_request_options o;
     if (e == NULL || options == NULL || out == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
-    IM__TRY(check(e, options, err));
-    IM__TRY(im__request_new(e, options, &r, err));
-    im_status status = add_companions(r, options->neighbours, err);
-    if (status != IM_OK) {
-        im__request_destroy(r);
-        return status;
-    }
-    im__request_queue(r);
-    *out = r;
-    return IM_OK;
+    im_request_options_defaults(&o);
+    memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    return submit(e, &o, out, err);
 }
 
 static void wait_until_finished(im_request *r)

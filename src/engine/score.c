@@ -55,8 +55,12 @@ im_status im_engine_score(im_engine *e, const int32_t *ids, size_t count, float 
     r->top1_logprob = top1_logprob;
     r->on_score = progress;
     r->user = user;
-    im__request_queue(r);
-    im_status status = im_request_wait(r, NULL, err);
+    im_status status = im__request_queue(r, err);
+    if (status != IM_OK) {
+        im__request_destroy(r);
+        return status;
+    }
+    status = im_request_wait(r, NULL, err);
     im_request_free(r);
     return status;
 }

@@ -10,8 +10,7 @@
 #include "backend/cpu/team.h"
 
 #include "base/mem.h"
-
-#include <pthread.h>
+#include "base/thread.h"
 
 #if defined(__x86_64__)
 #define PAUSE() __builtin_ia32_pause()
@@ -59,7 +58,7 @@ struct im__team {
 static bool phase_complete(im__team *t, size_t i, uint64_t run)
 {
     uint64_t done = atomic_load(&t->phase[i].done);
-    return RUN_OF(done) != run || COUNT_OF(done) >= atomic_load_explicit(&t->phase[i].units, memory_order_relaxed);
+    return RUN_OF(done) != run || COUNT_OF(done) >= atomic_load(&t->phase[i].units);
 }
 
 static bool run_is_new(im__team *t, size_t unused, uint64_t last)
@@ -94,7 +93,7 @@ static bool claim(im__team *t, size_t i, uint64_t run, size_t *unit)
 {
     uint64_t next = atomic_load(&t->phase[i].next);
     for (;;) {
-        if (RUN_OF(next) != run || COUNT_OF(next) >= atomic_load_explicit(&t->phase[i].units, memory_order_relaxed)) return false;
+        if (RUN_OF(next) != run || COUNT_OF(next) >= atomic_load(&t->phase[i].units)) return false;
         if (atomic_compare_exchange_weak(&t->phase[i].next, &next, next + 1)) break;
     }
     *unit = COUNT_OF(next);
@@ -109,7 +108,7 @@ static void work(im__team *t, uint64_t run, int thread)
             /* A cancelled phase is counted through without being computed, so that nobody waits for it. */
             if (t->cancel == NULL || !atomic_load_explicit(t->cancel, memory_order_relaxed)) t->fn(t->ctx, i, unit, thread);
             uint64_t done = atomic_fetch_add(&t->phase[i].done, 1) + 1;
-            if (COUNT_OF(done) == atomic_load_explicit(&t->phase[i].units, memory_order_relaxed)) wake_sleepers(t);
+            if (COUNT_OF(done) == atomic_load(&t->phase[i].units)) wake_sleepers(t);
         }
         wait_for(t, phase_complete, i, run, SPINS_IN_RUN);
         if (atomic_load_explicit(&t->run, memory_order_relaxed) != run) return;
@@ -137,9 +136,9 @@ bool im__team_run(im__team *t, size_t phases, const uint32_t *units, im__team_fn
     t->ctx = ctx;
     t->cancel = cancel;
     for (size_t i = 0; i < phases; i++) {
-        /* Sealed first: a late thread of the run before must not see the new number of units behind the old counter. */
+        /* Sealed first: a late thread of the run before that sees the new number of units must also see that its counter is gone. */
         atomic_store(&t->phase[i].next, run << 32 | 0xffffffffu);
-        atomic_store_explicit(&t->phase[i].units, units[i], memory_order_relaxed);
+        atomic_store(&t->phase[i].units, units[i]);
         atomic_store(&t->phase[i].done, run << 32);
         atomic_store(&t->phase[i].next, run << 32);
     }
@@ -184,7 +183,7 @@ im_status im__team_new(im__team **out, int threads, size_t max_phases, im_error 
     bool good = t->phase != NULL && t->member != NULL;
     while (good && started < threads - 1) {
         t->member[started] = (member){.team = t, .index = started + 1};
-        good = pthread_create(&t->member[started].thread, NULL, member_main, &t->member[started]) == 0;
+        good = im__thread_start(&t->member[started].thread, member_main, &t->member[started]);
         if (good) started++;
     }
     if (good) {
