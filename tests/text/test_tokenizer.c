@@ -409,6 +409,11 @@ static void tokens_with_a_space_inside_are_found(void **state)
     expect(&y, "a b", &parsed, "[5]");
     expect(&y, "b b", &parsed, "[3,4]");
     toy_free(&y);
+    /* behind a letter that ends in the byte that the mark ends in */
+    y = toy_new("{'model':'llama','unk':0,'add_space_prefix':0,'types':[2,1,1,1,1,1],"
+                "'tokens':['<unk>','" MARK "','\xe3\x81\x81','b','" MARK "b','\xe3\x81\x81" MARK "b'],'scores':[0,0,0,0,-1,-2]}");
+    expect(&y, "\xe3\x81\x81 b", &parsed, "[5]");
+    toy_free(&y);
 }
 
 static void runs_of_spaces_are_cut_out_longest_first(void **state)
@@ -493,10 +498,15 @@ static void no_pattern_is_slow_on_long_runs(void **state)
         im__buf text = {0};
         while (text.len < 50000) im__buf_puts(&text, unit[u]);
         im__buf_puts(&text, "\xf0\x9f\x99\x82");
+        const im__pre *last = NULL;
         for (const char *const *name = im__tokenizer_pre_names(); *name != NULL; name++) {
-            size_t bytes = 0;
-            assert_true(im__pre_split(im__pre_find(*name, strlen(*name)), text.data, text.len, count_bytes, &bytes));
-            assert_int_equal(bytes, text.len);
+            const im__pre *pre = im__pre_find(*name, strlen(*name));
+            if (last == NULL || pre->stage != last->stage) {
+                size_t bytes = 0;
+                assert_true(im__pre_split(pre, text.data, text.len, count_bytes, &bytes));
+                assert_int_equal(bytes, text.len);
+            }
+            last = pre;
         }
         im__buf_free(&text);
     }

@@ -62,11 +62,10 @@ static im_status unknown_pre(const im__vocab_source *s, im_error *err)
     im__buf names = {0};
     for (const char *const *n = im__tokenizer_pre_names(); *n != NULL; n++)
         im__buf_printf(&names, "%s%s", names.len > 0 ? " " : "", *n);
-    im_status status =
-        im__fail(err, IM_ERR_UNSUPPORTED,
-                 "the pre-tokeniser \"%.*s\" (tokenizer.ggml.pre) is not known; if its pattern is one of these, force it with "
-                 "--pre NAME: %s",
-                 (int)(s->pre.len > 64 ? 64 : s->pre.len), s->pre.ptr, names.failed ? "" : names.data);
+    const char *where = s->force_pre ? "asked for" : "of the file (tokenizer.ggml.pre)";
+    const char *what = s->force_pre ? "known are" : "if its pattern is one of these, force it with --pre NAME";
+    im_status status = im__fail(err, IM_ERR_UNSUPPORTED, "the pre-tokeniser \"%.*s\" %s is not known; %s: %s",
+                                (int)(s->pre.len > 64 ? 64 : s->pre.len), s->pre.ptr, where, what, names.failed ? "" : names.data);
     im__buf_free(&names);
     return status;
 }
@@ -172,18 +171,20 @@ static im_status fill_byte_tokens(im__tokenizer *t, im_error *err)
     return IM_OK;
 }
 
+static bool is_space(const im__tokenizer *t, const char *at) { return memcmp(at, t->space.ptr, t->space.len) == 0; }
+
 static void note_inner_spaces(im__tokenizer *t)
 {
+    const size_t len = t->space.len;
     for (size_t i = 0; i < t->source.count; i++) {
         const im__bytes piece = t->source.token[i];
-        const char *last = piece.len == 0 ? NULL : memrchr(piece.ptr, t->space.ptr[0], piece.len);
-        if (last == NULL || last == piece.ptr || !im__token_merges(t, (int32_t)i)) continue;
-        for (size_t at = 1; at + t->space.len <= piece.len; at++) {
-            if (memcmp(piece.ptr + at, t->space.ptr, t->space.len) == 0) t->joins_space[(unsigned char)piece.ptr[at - 1]] = true;
+        if (piece.len < 2 || memchr(piece.ptr + 1, t->space.ptr[0], piece.len - 1) == NULL || !im__token_merges(t, (int32_t)i))
+            continue;
+        for (size_t at = 1; at + len <= piece.len; at++) {
+            bool in_run = at >= len && is_space(t, piece.ptr + at - len); /* never cut anyway */
+            if (!in_run && is_space(t, piece.ptr + at)) t->joins_space[(unsigned char)piece.ptr[at - 1]] = true;
         }
     }
-    /* A run of spaces is never cut inside anyway. */
-    t->joins_space[(unsigned char)t->space.ptr[t->space.len - 1]] = false;
 }
 
 static bool has_control(const im__tokenizer *t, const char *name)

@@ -48,7 +48,7 @@ typedef struct im__vocab_source {
     const int32_t *end;         /* [end_count] further ids that end a turn (eot and eom keys, generation config); NULL allowed */
     size_t end_count;
     int add_bos, add_eos; /* 1, 0, or -1 when the file does not say */
-    int add_space_prefix; /* 1, 0, or -1 when the file does not say */
+    int add_space_prefix; /* 1, 0, or -1 when the file does not say; llama only */
 } im__vocab_source;
 
 typedef struct im__tokenizer im__tokenizer;
