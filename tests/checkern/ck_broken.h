@@ -18,7 +18,7 @@ typedef struct ck_plant {
 const ck_plant *ck_plants(size_t *count);
 
 /* Those of matrix products, in a file of their own. */
-#define CK_MATMUL_PLANTS 9
+#define CK_MATMUL_PLANTS 10
 extern const ck_plant ck_matmul_plants[CK_MATMUL_PLANTS];
 
 #endif

@@ -7,9 +7,21 @@
 #include "num/group.h"
 #include "num/real.h"
 
+#include <sched.h>
 #include <string.h>
 
-typedef enum wrong { NOTHING, CHUNK_ORDER, NO_CHUNKS, STALE, PRODUCT_ORDER, SATURATES, TILE_ROWS, RANGE, CONTRACTS_BIAS } wrong;
+typedef enum wrong {
+    NOTHING,
+    CHUNK_ORDER,
+    NO_CHUNKS,
+    STALE,
+    PRODUCT_ORDER,
+    SATURATES,
+    TILE_ROWS,
+    RANGE,
+    CONTRACTS_BIAS,
+    SHARES
+} wrong;
 
 static size_t stored_bytes(uint32_t dtype, size_t n_out, size_t n_in) { return n_out * im__dtype_row_bytes(dtype, n_in); }
 static size_t bytes_q4_0(size_t n_out, size_t n_in) { return stored_bytes(IM__Q4_0, n_out, n_in); }
@@ -50,11 +62,14 @@ static float group_step(const im__weight *w, const im__act *act, size_t row, siz
 
 static float element(const im__weight *w, const im__act *act, size_t row, size_t out, float start, wrong how)
 {
-    float y = start, part[64] = {0};
+    static float shared[64]; /* of all threads */
+    float y = start, own[64], *part = how == SHARES ? shared : own;
+    memset(part, 0, sizeof own);
     size_t groups = w->n_in / 32, per_chunk = how == NO_CHUNKS ? groups : 8, chunks = (groups + per_chunk - 1) / per_chunk;
     for (size_t c = 0; c < chunks; c++)
         for (size_t g = c * per_chunk; g < groups && g < (c + 1) * per_chunk; g++)
             part[c] = group_step(w, act, row, out, g, part[c], how);
+    if (how == SHARES) sched_yield();
     for (size_t c = 0; c < chunks; c++) y += part[how == CHUNK_ORDER ? chunks - 1 - c : c];
     return y;
 }
@@ -90,6 +105,7 @@ PLANT(run_saturates, SATURATES)
 PLANT(run_tile_rows, TILE_ROWS)
 PLANT(run_range, RANGE)
 PLANT(run_contracts_bias, CONTRACTS_BIAS)
+PLANT(run_shares, SHARES)
 
 #define KERNEL(type, bytes, function)                                                                                              \
     {                                                                                                                              \
@@ -109,4 +125,5 @@ const ck_plant ck_matmul_plants[CK_MATMUL_PLANTS] = {
      .kernel = KERNEL(IM__Q4_0, bytes_q4_0, run_tile_rows)},
     {.bug = "writes beyond its range of outputs", .family = "matmul_q4_0", .kernel = KERNEL(IM__Q4_0, bytes_q4_0, run_range)},
     {.bug = "starts from the bias", .family = "matmul_q4_0", .kernel = KERNEL(IM__Q4_0, bytes_q4_0, run_contracts_bias)},
+    {.bug = "keeps sums in memory that threads share", .family = "matmul_q4_0", .kernel = KERNEL(IM__Q4_0, bytes_q4_0, run_shares)},
 };

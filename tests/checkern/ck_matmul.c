@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products. The reference multiplies the matrix as stored, in one call; the kernel multiplies what its packer made of it, in one
- * of several ways that must not matter: whole, cut into ranges of outputs and groups of rows as threads do it, or each row by itself.
+ * of several ways that must not matter: whole, cut into ranges of outputs and groups of rows, ranges by several threads at once, or each
+ * row by itself.
  */
 #include "ck_inputs.h"
 
 #include "num/dtype.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_CUTS 24
+#define MAX_THREADS 4
 
-typedef enum way { WHOLE, CUT, ALONE } way;
+typedef enum way { WHOLE, CUT, ALONE, THREADS, WAYS } way;
 
 typedef struct matmul_job {
     way way;
@@ -24,7 +28,7 @@ typedef struct matmul_job {
     const float *bias;
     float *y;
     size_t y_stride, begin, end; /* outputs that are computed */
-    size_t cuts, cut[MAX_CUTS];  /* inner borders of the ranges; CUT only */
+    size_t cuts, cut[MAX_CUTS];  /* inner borders of the ranges; CUT and THREADS */
     size_t row_cuts, row_cut[MAX_CUTS];
 } matmul_job;
 
@@ -78,6 +82,37 @@ static void run_alone(const matmul_job *j, const ck_subject *s)
     }
 }
 
+typedef struct share {
+    const matmul_job *j;
+    const ck_subject *s;
+    size_t begin, end;
+    pthread_barrier_t *start;
+} share;
+
+static void *run_share(void *p)
+{
+    const share *of = p;
+    pthread_barrier_wait(of->start);
+    run_rows(of->j, of->s, 0, of->j->in.rows, of->begin, of->end);
+    return NULL;
+}
+
+static void run_threads(const matmul_job *j, const ck_subject *s)
+{
+    size_t count = (j->cuts < MAX_THREADS - 1 ? j->cuts : MAX_THREADS - 1) + 1;
+    pthread_t thread[MAX_THREADS];
+    share of[MAX_THREADS];
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, (unsigned)count);
+    for (size_t i = 0; i < count; i++)
+        of[i] = (share){j, s, i == 0 ? j->begin : j->cut[i - 1], i + 1 == count ? j->end : j->cut[i], &start};
+    for (size_t i = 1; i < count; i++)
+        if (pthread_create(&thread[i], NULL, run_share, &of[i]) != 0) abort();
+    run_share(&of[0]);
+    for (size_t i = 1; i < count; i++) pthread_join(thread[i], NULL);
+    pthread_barrier_destroy(&start);
+}
+
 static void matmul_call(const void *p, const ck_subject *s)
 {
     const matmul_job *j = p;
@@ -87,6 +122,8 @@ static void matmul_call(const void *p, const ck_subject *s)
         run_rows(j, s, 0, j->in.rows, j->begin, j->end);
     else if (j->way == CUT)
         run_cut(j, s);
+    else if (j->way == THREADS)
+        run_threads(j, s);
     else
         run_alone(j, s);
 }
@@ -213,9 +250,9 @@ static void matmul_case(ck_test *t, size_t n_in, size_t n_out, size_t rows, size
     double size = (double)n_in * (double)n_out;
     ck_work work = {0};
     if (timed) work = (ck_work){(double)im__dtype_row_bytes(dtype, n_in) * (double)n_out, 2 * size * (double)rows};
-    static const char *const ways[] = {"whole", "cut", "alone"};
+    static const char *const ways[] = {"whole", "cut", "alone", "threads"};
     matmul_job j = {
-        .way = timed ? WHOLE : (way)(turn % 3), .stored = {.dtype = dtype, .n_in = n_in, .n_out = n_out}, .in = {.rows = rows}};
+        .way = timed ? WHOLE : (way)(turn % WAYS), .stored = {.dtype = dtype, .n_in = n_in, .n_out = n_out}, .in = {.rows = rows}};
     if (!ck_case(t, work, "%zu x %zu, %zu rows, turn %zu, %s, %s", n_out, n_in, rows, turn, ways[j.way],
                  ck_flavour_name(rows_flavour)))
         return;

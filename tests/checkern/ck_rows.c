@@ -92,7 +92,7 @@ static void norm_case(ck_test *t, size_t n, size_t count, ck_flavour f, size_t t
 void ck_rms_norm(ck_test *t)
 {
     static const size_t real[] = {256, 288, 384, 512, 576, 640, 1000, 1152, 2048};
-    for (size_t n = 1; n <= 200; n++) norm_case(t, n, 1 + n % 3, (ck_flavour)(n % (CK_NONFINITE + 1)), n);
+    for (size_t i = 0; i < 400; i++) norm_case(t, 1 + i / 2, 1 + i % 3, (ck_flavour)(i / 3 % (CK_NONFINITE + 1)), i);
     for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
         for (int f = 0; f <= CK_NONFINITE; f++) norm_case(t, real[i], 1 + i % 2, (ck_flavour)f, i + (size_t)f);
     norm_case(t, 64, 9, CK_PLAIN, 1);
@@ -139,9 +139,10 @@ void ck_rope(ck_test *t)
     static const size_t real[][3] = {{9, 64, 64},   {3, 64, 64}, {4, 256, 256}, {1, 256, 256},
                                      {8, 128, 128}, {8, 96, 96}, {5, 80, 32}};
     for (int adjacent = 0; adjacent < 2; adjacent++) {
-        for (size_t half = 1; half <= 40; half++) {
-            rope_job j = {.heads = 1 + half % 3, .head_dim = 2 * half + half % 5 * 2, .rot_dim = 2 * half, .adjacent = adjacent};
-            rope_case(t, j, (ck_flavour)(half % (CK_NONFINITE + 1)));
+        for (size_t i = 0; i < 80; i++) {
+            size_t half = 1 + i / 2;
+            rope_job j = {.heads = 1 + i % 3, .head_dim = 2 * half + i % 5 * 2, .rot_dim = 2 * half, .adjacent = adjacent};
+            rope_case(t, j, (ck_flavour)(i / 3 % (CK_NONFINITE + 1)));
         }
         for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
             for (int f = 0; f <= CK_NONFINITE; f++) {
