@@ -11,7 +11,7 @@
 
 static const im__matmul_kernel *const kernels[] = {
 #ifdef __x86_64__
-    IM__PACKED_TYPES(AVX2) IM__PACKED_TYPES(AVX512)
+    IM__PACKED_TYPES(AVX2) IM__FLOAT_TYPES(AVX2) IM__PACKED_TYPES(AVX512) IM__FLOAT_TYPES(AVX512)
 #elif defined(__aarch64__)
     IM__PACKED_TYPES(NEON) IM__FLOAT_TYPES(NEON) IM__PACKED_TYPES(I8MM)
 #endif
