@@ -15,9 +15,9 @@ im_status im__sampling_check(const im_sampling *s, im_error *err)
     return IM_OK;
 }
 
-uint32_t im__philox(uint64_t key, uint64_t counter)
+void im__philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
-    uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}, k[2] = {(uint32_t)key, (uint32_t)(key >> 32)};
+    uint32_t k[2] = {key[0], key[1]}, c[4] = {counter[0], counter[1], counter[2], counter[3]};
     for (int round = 0; round < 10; round++) {
         uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
         uint32_t next[4] = {(uint32_t)(b >> 32) ^ c[1] ^ k[0], (uint32_t)b, (uint32_t)(a >> 32) ^ c[3] ^ k[1], (uint32_t)a};
@@ -25,7 +25,14 @@ uint32_t im__philox(uint64_t key, uint64_t counter)
         k[0] += 0x9e3779b9u;
         k[1] += 0xbb67ae85u;
     }
-    return c[0];
+    for (int i = 0; i < 4; i++) out[i] = c[i];
+}
+
+uint32_t im__philox(uint64_t key, uint64_t counter)
+{
+    uint32_t c[4] = {(uint32_t)counter, (uint32_t)(counter >> 32), 0, 0}, k[2] = {(uint32_t)key, (uint32_t)(key >> 32)}, out[4];
+    im__philox4x32(c, k, out);
+    return out[0];
 }
 
 /* The more likely one; among equals the lower id. */

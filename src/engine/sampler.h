@@ -19,10 +19,12 @@ typedef struct im__candidate {
 /* Refuses parameters that mean nothing (negative temperature, top_p outside (0, 1], min_p outside [0, 1), NaN). */
 im_status im__sampling_check(const im_sampling *s, im_error *err);
 
-/* `work`: room for n candidates. Returns the id, or -1 when a logit is NaN (or none is finite). */
+/* `work`: room for n candidates. Returns the id, or -1 when a logit is NaN or the largest is infinite. */
 int32_t im__sample(const float *logits, size_t n, const im_sampling *s, uint64_t index, im__candidate *work);
 
-/* The first of the four words of one Philox block. */
+/* One block of Philox 4x32-10, words in the order of the paper. */
+void im__philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+/* The first of its four words; low halves come first in key and counter, the upper half of the counter is 0. */
 uint32_t im__philox(uint64_t key, uint64_t counter);
 
 #endif
