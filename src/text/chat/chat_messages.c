@@ -155,7 +155,7 @@ static bool add_reasoning(chat *c, const im__jvalue *message, im__jdict *d)
 static bool read_message(chat *c, const im__jvalue *message, im__jvalue *out)
 {
     static const char *const special[] = {"role", "content", "tool_calls", "reasoning_content"};
-    im__jrole role;
+    im__jrole role = J_USER;
     im__jvalue content, calls, name;
     if (!read_role(c, message, &role) || !read_calls(c, message, &calls)) return false;
     bool reasons =
