@@ -8,9 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *dump(const json_t *v, size_t *n)
+/* JSON text of an input: a string in the file is that text itself ("shared": the one of the whole file). */
+static char *input_text(const json_t *set, const json_t *c, const char *key, size_t *n)
 {
-    char *text = v == NULL ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
+    const json_t *v = json_object_get(c, key);
+    const char *given = json_string_value(v);
+    if (given != NULL && strcmp(given, "shared") == 0) given = json_string_value(json_object_get(set, key));
+    char *text = given != NULL ? strdup(given) : v == NULL ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
     *n = text == NULL ? 0 : strlen(text);
     return text;
 }
@@ -67,12 +71,9 @@ static int run_case(const im__template *t, const json_t *set, const json_t *tmpl
     im__template_input in = {.now = json_integer_value(json_object_get(set, "now"))};
     im_error err = {0};
     im__rendered r;
-    char *messages = dump(json_object_get(c, "messages"), &in.messages_len);
-    char *tools = dump(json_object_get(c, "tools"), &in.tools_len);
-    const json_t *given = json_object_get(c, "variables");
-    char *variables =
-        json_is_string(given) ? strdup(json_string_value(json_object_get(set, "variables"))) : dump(given, &in.variables_len);
-    if (json_is_string(given)) in.variables_len = strlen(variables);
+    char *messages = input_text(set, c, "messages", &in.messages_len);
+    char *tools = input_text(set, c, "tools", &in.tools_len);
+    char *variables = input_text(set, c, "variables", &in.variables_len);
     in.messages = messages != NULL ? messages : "[{\"role\":\"user\",\"content\":\"\"}]";
     if (messages == NULL) in.messages_len = strlen(in.messages);
     in.tools = tools;
@@ -90,6 +91,12 @@ static int run_case(const im__template *t, const json_t *set, const json_t *tmpl
     return wrong;
 }
 
+static char *copy_text(const json_t *v)
+{
+    const char *text = json_string_value(v);
+    return text != NULL ? strdup(text) : NULL;
+}
+
 /* The text of a template that is not in the file itself. */
 static char *foreign_text(const json_t *tmpl, const char *folder)
 {
@@ -98,27 +105,52 @@ static char *foreign_text(const json_t *tmpl, const char *folder)
     if (in == NULL || folder == NULL) return NULL;
     snprintf(path, sizeof path, "%s/%s/tokenizer_config.json", folder, in);
     json_t *config = json_load_file(path, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
-    const char *text = json_string_value(json_object_get(config, "chat_template"));
-    char *copy = text != NULL ? strdup(text) : NULL;
+    char *copy = copy_text(json_object_get(config, "chat_template"));
     json_decref(config);
     return copy;
 }
 
-static void run_template(const json_t *set, const json_t *tmpl, const char *folder, template_tally *sum)
+/* The text of the template called `name` in golden.json, which lies beside the file at `path`. */
+static char *golden_text(const char *path, const char *name)
+{
+    char golden[4096];
+    const char *slash = strrchr(path, '/');
+    const json_t *tmpl;
+    char *copy = NULL;
+    size_t i;
+    snprintf(golden, sizeof golden, "%.*sgolden.json", slash != NULL ? (int)(slash + 1 - path) : 0, path);
+    json_t *set = json_load_file(golden, JSON_ALLOW_NUL, NULL);
+    json_array_foreach(json_object_get(set, "templates"), i, tmpl)
+    {
+        const char *found = json_string_value(json_object_get(tmpl, "name"));
+        if (copy == NULL && found != NULL && strcmp(found, name) == 0) copy = copy_text(json_object_get(tmpl, "template"));
+    }
+    json_decref(set);
+    return copy;
+}
+
+static char *template_text(const char *path, const json_t *tmpl, const char *folder)
+{
+    const char *golden = json_string_value(json_object_get(tmpl, "template_from_golden"));
+    if (golden != NULL) return golden_text(path, golden);
+    char *own = copy_text(json_object_get(tmpl, "template"));
+    return own != NULL ? own : foreign_text(tmpl, folder);
+}
+
+static void run_template(const char *path, const json_t *set, const json_t *tmpl, const char *folder, template_tally *sum)
 {
     const char *name = json_string_value(json_object_get(tmpl, "name"));
-    const char *text = json_string_value(json_object_get(tmpl, "template"));
-    size_t n = json_string_length(json_object_get(tmpl, "template")), i;
-    char *foreign = text == NULL ? foreign_text(tmpl, folder) : NULL;
+    char *text = template_text(path, tmpl, folder);
     im_error err = {0};
     im__template *t = NULL;
     const json_t *c;
-    if (text == NULL && foreign == NULL) {
+    size_t i;
+    if (text == NULL) {
         printf("left out, its text is not here: %s\n", name);
         sum->left_out++;
         return;
     }
-    im_status status = im__template_new(&t, text != NULL ? text : foreign, text != NULL ? n : strlen(foreign), &err);
+    im_status status = im__template_new(&t, text, strlen(text), &err);
     json_array_foreach(json_object_get(tmpl, "cases"), i, c)
     {
         im__rendered none = {0};
@@ -129,7 +161,7 @@ static void run_template(const json_t *set, const json_t *tmpl, const char *fold
         sum->wrong += wrong;
     }
     im__template_free(t);
-    free(foreign);
+    free(text);
 }
 
 int run_template_cases(const char *path, const char *folder, template_tally *sum)
@@ -142,7 +174,7 @@ int run_template_cases(const char *path, const char *folder, template_tally *sum
         printf("%s: %s\n", path, problem.text);
         return 0;
     }
-    json_array_foreach(json_object_get(set, "templates"), i, tmpl) run_template(set, tmpl, folder, sum);
+    json_array_foreach(json_object_get(set, "templates"), i, tmpl) run_template(path, set, tmpl, folder, sum);
     json_decref(set);
     return 1;
 }

@@ -137,7 +137,7 @@ static bool slice_seq(im__jrun *run, const im__jvalue *obj, const im__jvalue bou
     im__jseq *seq = im__jwork(run, n) ? im__jseq_new(run, 0) : NULL;
     if (seq == NULL) return false;
     *out = im__jseq_value(obj->type == J_TUPLE ? J_TUPLE : J_LIST, seq);
-    if (step == 1) { /* shares the items: lists do not change */
+    if (step == 1 && n > 0) { /* shares the items: lists do not change */
         *seq = (im__jseq){.at = obj->as.seq->at + start, .n = n, .cap = n};
         return true;
     }

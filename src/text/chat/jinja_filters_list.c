@@ -172,6 +172,14 @@ static bool f_groupby(const im__jcall *c, im__jvalue *out)
 
 /* ---- map, select and their like ---- */
 
+/* What map and select go through: anything false, none too, is an empty sequence for them. */
+static bool iterate_true(const im__jcall *c, im__jseq **out)
+{
+    if (im__jtruth(c->self)) return im__jiterate(c->run, c->self, out);
+    *out = im__jseq_new(c->run, 0);
+    return *out != NULL;
+}
+
 static bool named(const im__jcall *c, const char *name, im__jvalue *out)
 {
     *out = (im__jvalue){.type = J_UNDEFINED};
@@ -204,7 +212,7 @@ static bool f_map(const im__jcall *c, im__jvalue *out)
 {
     im__jseq *items, *seq = im__jseq_new(c->run, 0);
     im__jvalue attribute, v;
-    if (seq == NULL || !im__jiterate(c->run, c->self, &items)) return false;
+    if (seq == NULL || !iterate_true(c, &items)) return false;
     *out = im__jseq_value(J_ITER, seq);
     if (c->args->pos_count == 0 && named(c, "attribute", &attribute)) return map_attribute(c, &attribute, items, seq);
     if (c->args->pos_count == 0 || c->args->pos[0].type != J_STR) return im__jfail(c->run, "map requires a filter argument");
@@ -220,7 +228,7 @@ static bool choose(const im__jcall *c, bool by_attribute, bool wanted, im__jvalu
 {
     im__jseq *items, *seq = im__jseq_new(c->run, 0);
     size_t at = by_attribute ? 1 : 0;
-    if (seq == NULL || !im__jiterate(c->run, c->self, &items)) return false;
+    if (seq == NULL || !iterate_true(c, &items)) return false;
     if (c->args->pos_count < at) return im__jfail(c->run, "missing parameter for attribute name");
     const im__jvalue *test = c->args->pos_count > at ? &c->args->pos[at] : NULL;
     if (test != NULL && test->type != J_STR) return im__jfail(c->run, "the name of a test must be a string");

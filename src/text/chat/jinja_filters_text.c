@@ -68,23 +68,22 @@ static bool f_title(const im__jcall *c, im__jvalue *out)
     return im__jtext_done(&t, out);
 }
 
+static bool f_forceescape(const im__jcall *c, im__jvalue *out)
+{
+    im__jvalue s;
+    return as_str(c, &s) && im__jstr_escape(c->run, s.as.str, out);
+}
+
 static bool f_escape(const im__jcall *c, im__jvalue *out)
 {
-    static const char from[] = "&<>'\"";
-    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    *out = *c->self;
+    return (c->self->type == J_STR && c->self->as.str->safe) || f_forceescape(c, out);
+}
+
+static bool f_safe(const im__jcall *c, im__jvalue *out)
+{
     im__jvalue s;
-    im__jtext t = {.run = c->run};
-    size_t done = 0;
-    if (!as_str(c, &s)) return false;
-    for (size_t i = 0; i < s.as.str->n; i++) {
-        const char *hit = memchr(from, s.as.str->p[i], sizeof from - 1);
-        if (hit == NULL) continue;
-        im__jtext_slice(&t, s.as.str, done, i);
-        im__jtext_put(&t, to[hit - from], strlen(to[hit - from]), im__jstr_origin(s.as.str, i));
-        done = i + 1;
-    }
-    im__jtext_slice(&t, s.as.str, done, s.as.str->n);
-    return im__jtext_done(&t, out);
+    return as_str(c, &s) && im__jstr_safe(c->run, &s, out);
 }
 
 static bool indentation(const im__jcall *c, const im__jvalue *width, im__jvalue *out)
@@ -378,10 +377,10 @@ static const im__jbuiltin filters[] = {
     {"center", "width?", f_center},
     {"replace", "old new count?", f_replace},
     {"string", "", as_str},
-    {"safe", "", as_str},
+    {"safe", "", f_safe},
     {"escape", "", f_escape},
     {"e", "", f_escape},
-    {"forceescape", "", f_escape},
+    {"forceescape", "", f_forceescape},
     {"indent", "width? first? blank?", f_indent},
     {"wordcount", "", f_wordcount},
     {"truncate", "length? killwords? end? leeway?", f_truncate},

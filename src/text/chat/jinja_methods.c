@@ -343,7 +343,9 @@ static bool pad(const im__jcall *c, size_t before, size_t after, const im__jstr 
 static bool missing_width(const im__jcall *c, size_t *out)
 {
     int64_t width, n = (int64_t)im__jstr_length(STR(c));
+    *out = 0;
     if (!im__jarg_int(c, 0, 0, &width)) return false;
+    if (width > 0 && (uint64_t)width > c->run->limits.memory) return im__jfail(c->run, "a string grows too large");
     *out = width > n ? (size_t)(width - n) : 0;
     return true;
 }

@@ -137,6 +137,7 @@ static bool join_seqs(im__jrun *run, const im__jvalue *a, const im__jvalue *b, i
 static bool repeat_str(im__jrun *run, const im__jstr *s, int64_t times, im__jvalue *out)
 {
     im__jtext t = {.run = run};
+    if (times > 0 && s->n > 0 && (uint64_t)times > run->limits.memory / s->n) return im__jfail(run, "a string grows too large");
     for (int64_t i = 0; i < times && s->n > 0; i++) {
         im__jtext_add(&t, s);
         if (!im__jwork(run, 1)) return false;
@@ -164,11 +165,21 @@ static bool is_int(const im__jvalue *v) { return v->type == J_INT || v->type == 
 
 static bool repeats(const im__jvalue *v) { return v->type == J_STR || v->type == J_LIST || v->type == J_TUPLE; }
 
+/* What is added to a safe string is escaped, and the sum is safe. */
+static bool add_strings(im__jrun *run, const im__jvalue *a, const im__jvalue *b, im__jvalue *out)
+{
+    im__jvalue x = *a, y = *b, sum;
+    if (!a->as.str->safe && !b->as.str->safe) return im__jstr_concat(run, a->as.str, b->as.str, out);
+    if (!a->as.str->safe && !im__jstr_escape(run, a->as.str, &x)) return false;
+    if (!b->as.str->safe && !im__jstr_escape(run, b->as.str, &y)) return false;
+    return im__jstr_concat(run, x.as.str, y.as.str, &sum) && im__jstr_safe(run, &sum, out);
+}
+
 bool im__jmath(im__jrun *run, unsigned op, const im__jvalue *a, const im__jvalue *b, im__jvalue *out)
 {
     if (im__jis_number(a) && im__jis_number(b)) return number_math(run, op, a, b, out);
     if (op == IM__OP('+', 0) && a->type == b->type) {
-        if (a->type == J_STR) return im__jstr_concat(run, a->as.str, b->as.str, out);
+        if (a->type == J_STR) return add_strings(run, a, b, out);
         if (a->type == J_LIST || a->type == J_TUPLE) return join_seqs(run, a, b, out);
     }
     if (op == IM__OP('*', 0) && repeats(a) && is_int(b)) return repeat(run, a, b, out);

@@ -21,12 +21,7 @@ static bool t_number(const im__jcall *c, im__jvalue *out) { return give(out, im_
 static bool t_string(const im__jcall *c, im__jvalue *out) { return give(out, c->self->type == J_STR); }
 static bool t_mapping(const im__jcall *c, im__jvalue *out) { return give(out, c->self->type == J_DICT); }
 
-/* Nothing is escaped by itself here. */
-static bool t_escaped(const im__jcall *c, im__jvalue *out)
-{
-    (void)c;
-    return give(out, false);
-}
+static bool t_escaped(const im__jcall *c, im__jvalue *out) { return give(out, c->self->type == J_STR && c->self->as.str->safe); }
 
 static bool t_callable(const im__jcall *c, im__jvalue *out)
 {

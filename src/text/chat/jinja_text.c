@@ -117,7 +117,8 @@ bool im__jstr_sub(im__jrun *run, const im__jstr *s, size_t from, size_t to, im__
 {
     im__jstr *sub = im__jalloc(run, sizeof *sub);
     if (sub == NULL) return false;
-    *sub = (im__jstr){.p = s->p + from, .n = to - from, .mark = s->mark ? s->mark + from : NULL, .origin = s->origin};
+    *sub =
+        (im__jstr){.p = s->p + from, .n = to - from, .mark = s->mark ? s->mark + from : NULL, .origin = s->origin, .safe = s->safe};
     *out = (im__jvalue){.type = J_STR, .as.str = sub};
     return true;
 }
@@ -126,7 +127,7 @@ bool im__jstr_sub(im__jrun *run, const im__jstr *s, size_t from, size_t to, im__
 static im__jtext *home_of(im__jrun *run, const im__jstr *a, size_t more)
 {
     im__jtext *t = a->home;
-    if (t != NULL && t->data + t->n == a->p + a->n) return t;
+    if (t != NULL && t->n > 0 && t->data + t->n == a->p + a->n) return t;
     t = im__jalloc(run, sizeof *t);
     if (t == NULL) return NULL;
     *t = (im__jtext){.run = run};
@@ -148,6 +149,35 @@ bool im__jstr_concat(im__jrun *run, const im__jstr *a, const im__jstr *b, im__jv
                     .mark = t->mark ? t->mark + from : NULL,
                     .origin = t->origin,
                     .home = t};
+    *out = (im__jvalue){.type = J_STR, .as.str = s};
+    return true;
+}
+
+bool im__jstr_escape(im__jrun *run, const im__jstr *s, im__jvalue *out)
+{
+    static const char from[] = "&<>'\"";
+    static const char *const to[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    im__jtext t = {.run = run};
+    size_t done = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const char *hit = memchr(from, s->p[i], sizeof from - 1);
+        if (hit == NULL) continue;
+        im__jtext_slice(&t, s, done, i);
+        im__jtext_put(&t, to[hit - from], strlen(to[hit - from]), im__jstr_origin(s, i));
+        done = i + 1;
+    }
+    im__jtext_slice(&t, s, done, s->n);
+    return im__jtext_done(&t, out) && im__jstr_safe(run, out, out);
+}
+
+bool im__jstr_safe(im__jrun *run, const im__jvalue *v, im__jvalue *out)
+{
+    const im__jstr *from = v->as.str;
+    im__jstr *s = im__jalloc(run, sizeof *s);
+    if (s == NULL) return false;
+    *s = *from;
+    s->safe = true;
+    s->home = NULL;
     *out = (im__jvalue){.type = J_STR, .as.str = s};
     return true;
 }

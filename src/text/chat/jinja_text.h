@@ -30,8 +30,10 @@ bool im__jstr_static(im__jrun *run, const char *s, im__jvalue *out);
 bool im__jstr_sub(im__jrun *run, const im__jstr *s, size_t from, size_t to, im__jvalue *out); /* shares the bytes */
 /* a + b; linear over a chain of appends to the same text. */
 bool im__jstr_concat(im__jrun *run, const im__jstr *a, const im__jstr *b, im__jvalue *out);
-uint8_t im__jstr_origin(const im__jstr *s, size_t at); /* of byte `at`; of an empty string J_FROM_TEMPLATE */
-bool im__jstr_is(const im__jvalue *v, const char *s);  /* v is the string s */
+bool im__jstr_safe(im__jrun *run, const im__jvalue *v, im__jvalue *out); /* the string v, marked safe */
+bool im__jstr_escape(im__jrun *run, const im__jstr *s, im__jvalue *out); /* & < > ' " as HTML has them; the result is safe */
+uint8_t im__jstr_origin(const im__jstr *s, size_t at);                   /* of byte `at`; of an empty string J_FROM_TEMPLATE */
+bool im__jstr_is(const im__jvalue *v, const char *s);                    /* v is the string s */
 bool im__jstr_same(const im__jstr *a, const im__jstr *b);
 int im__jstr_compare(const im__jstr *a, const im__jstr *b);
 

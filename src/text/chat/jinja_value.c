@@ -344,7 +344,7 @@ bool im__jiterate(im__jrun *run, const im__jvalue *v, im__jseq **out)
     if (v->type == J_ITER) {
         im__jseq *all = v->as.seq, *rest = im__jseq_new(run, 0);
         if (rest == NULL) return false;
-        *rest = (im__jseq){.at = all->at + all->next, .n = all->n - all->next, .cap = all->n - all->next};
+        if (all->next < all->n) *rest = (im__jseq){.at = all->at + all->next, .n = all->n - all->next, .cap = all->n - all->next};
         all->next = all->n;
         *out = rest;
         return true;

@@ -81,6 +81,7 @@ typedef struct im__jstr {
     size_t n;
     const uint8_t *mark; /* origin of each byte; NULL: all are of `origin` */
     uint8_t origin;
+    bool safe;              /* Jinja's Markup, as the filters safe and escape give: "+" escapes what is added to it */
     struct im__jtext *home; /* the text it was built in, which may grow in place; or NULL */
 } im__jstr;
 
