@@ -9,13 +9,37 @@
 
 static float half_at(const uint8_t *p) { return im__f32_of_f16(im__load_u16(p)); }
 
-/* Sixteen bytes of two 4-bit codes each: the low ones are elements 0 to 15, the high ones 16 to 31. */
-static void split_nibbles(const uint8_t *qs, int8_t *w)
+/* Words of 8 codes: byte i of the word is element i. */
+#define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
+
+/* (byte >> shift) & mask for 8 bytes; shift + width of the mask is at most 8. */
+static uint64_t fields(const uint8_t *p, size_t shift, unsigned mask) { return (im__load_u64(p) >> shift) & EACH(mask); }
+
+/* Bit i of `bits`, moved to bit 0 of byte i. */
+static uint64_t spread_bits(uint8_t bits)
 {
-    for (int i = 0; i < 16; i++) {
-        w[i] = (int8_t)(qs[i] & 15);
-        w[i + 16] = (int8_t)(qs[i] >> 4);
-    }
+    uint64_t each = EACH(bits) & UINT64_C(0x8040201008040201);
+    return ((each + EACH(0x7f)) >> 7) & EACH(1);
+}
+
+/* w[i] = code i - offset; codes are below 128, the offset is at most 128. */
+static void put_codes(int8_t w[8], uint64_t codes, unsigned offset)
+{
+    uint64_t differences = ((codes | EACH(0x80)) - EACH(offset)) ^ EACH(0x80);
+    w[0] = (int8_t)differences;
+    w[1] = (int8_t)(differences >> 8);
+    w[2] = (int8_t)(differences >> 16);
+    w[3] = (int8_t)(differences >> 24);
+    w[4] = (int8_t)(differences >> 32);
+    w[5] = (int8_t)(differences >> 40);
+    w[6] = (int8_t)(differences >> 48);
+    w[7] = (int8_t)(differences >> 56);
+}
+
+/* Sixteen bytes of two 4-bit codes each: the low ones are elements 0 to 15, the high ones 16 to 31. */
+static void split_nibbles(const uint8_t *qs, int8_t *w, unsigned offset)
+{
+    for (size_t i = 0; i < 32; i += 8) put_codes(w + i, fields(qs + i % 16, i / 16 * 4, 15), offset);
 }
 
 static void look_up(const int8_t table[16], int8_t *w)
@@ -28,37 +52,34 @@ static void look_up(const int8_t table[16], int8_t *w)
 static void read_q4_0(const uint8_t *b, im__group *g)
 {
     g->s = half_at(b);
-    split_nibbles(b + 2, g->w);
-    for (int i = 0; i < 32; i++) g->w[i] -= 8;
+    split_nibbles(b + 2, g->w, 8);
 }
 
 static void read_q4_1(const uint8_t *b, im__group *g)
 {
     g->s = half_at(b);
     g->m = half_at(b + 2);
-    split_nibbles(b + 4, g->w);
+    split_nibbles(b + 4, g->w, 0);
 }
 
-/* The fifth bit of element i is bit i of a 32-bit word. */
-static void add_fifth_bits(uint32_t high, int8_t *w)
+/* Nibbles as above; the fifth bit of element i is bit i of four bytes. */
+static void split_nibbles_and_bits(const uint8_t *qs, const uint8_t *high, int8_t *w, unsigned offset)
 {
-    for (int i = 0; i < 32; i++) w[i] |= (int8_t)(((high >> i) & 1) << 4);
+    for (size_t i = 0; i < 32; i += 8)
+        put_codes(w + i, fields(qs + i % 16, i / 16 * 4, 15) | spread_bits(high[i / 8]) << 4, offset);
 }
 
 static void read_q5_0(const uint8_t *b, im__group *g)
 {
     g->s = half_at(b);
-    split_nibbles(b + 6, g->w);
-    add_fifth_bits(im__load_u32(b + 2), g->w);
-    for (int i = 0; i < 32; i++) g->w[i] -= 16;
+    split_nibbles_and_bits(b + 6, b + 2, g->w, 16);
 }
 
 static void read_q5_1(const uint8_t *b, im__group *g)
 {
     g->s = half_at(b);
     g->m = half_at(b + 2);
-    split_nibbles(b + 8, g->w);
-    add_fifth_bits(im__load_u32(b + 4), g->w);
+    split_nibbles_and_bits(b + 8, b + 4, g->w, 0);
 }
 
 static void read_q8_0(const uint8_t *b, im__group *g)
@@ -72,7 +93,7 @@ static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 
 static void read_iq4_nl(const uint8_t *b, im__group *g)
 {
     g->s = half_at(b);
-    split_nibbles(b + 2, g->w);
+    split_nibbles(b + 2, g->w, 0);
     look_up(iq4_values, g->w);
 }
 
@@ -82,24 +103,23 @@ static void read_mxfp4(const uint8_t *b, im__group *g)
     static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     uint32_t e = b[0];
     g->s = im__f32_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-    split_nibbles(b + 1, g->w);
+    split_nibbles(b + 1, g->w, 0);
     look_up(doubled, g->w);
 }
 
 /* ---- super blocks of 256 ---- */
 
-/* 2-bit codes: 64 bytes are two halves of 32 bytes; in a half the four bit pairs give four runs of 32 elements. k: group of 16. */
-static void two_bits(const uint8_t *qs, size_t k, int8_t *w)
+/* 2-bit codes: 64 bytes are two halves of 32 bytes; in a half the four bit pairs give four runs of 32 elements. k: group of 16, i: element. */
+static uint64_t two_bits(const uint8_t *qs, size_t k, size_t i)
 {
-    const uint8_t *p = qs + k / 8 * 32 + k % 2 * 16;
-    for (int i = 0; i < 16; i++) w[i] = (int8_t)((p[i] >> (k % 8 / 2 * 2)) & 3);
+    return fields(qs + k / 8 * 32 + k % 2 * 16 + i, k % 8 / 2 * 2, 3);
 }
 
 static void read_q2_k(const uint8_t *b, size_t k, im__group *g)
 {
     g->s = half_at(b + 80) * (float)(b[k] & 15);
     g->m = -(half_at(b + 82) * (float)(b[k] >> 4));
-    two_bits(b + 16, k, g->w);
+    for (size_t i = 0; i < 16; i += 8) put_codes(g->w + i, two_bits(b + 16, k, i), 0);
 }
 
 /* Sixteen 6-bit scales in 12 bytes: low four bits in the nibbles of bytes 0 to 7, high two in the bit pairs of bytes 8 to 11. */
@@ -111,11 +131,11 @@ static int q3_scale(const uint8_t *s, size_t k)
 
 static void read_q3_k(const uint8_t *b, size_t k, im__group *g)
 {
-    const uint8_t *mask = b + k % 2 * 16;
     g->s = half_at(b + 108) * (float)q3_scale(b + 96, k);
-    two_bits(b + 32, k, g->w);
-    for (int i = 0; i < 16; i++)
-        if (((mask[i] >> (k / 2)) & 1) == 0) g->w[i] -= 4;
+    for (size_t i = 0; i < 16; i += 8) {
+        uint64_t third = fields(b + k % 2 * 16 + i, k / 2, 1);
+        put_codes(g->w + i, two_bits(b + 32, k, i) | third << 2, 4);
+    }
 }
 
 /* Eight 6-bit scales and eight 6-bit minima in 12 bytes: those of groups 0 to 3 in the low six bits of bytes 0 to 3 and 4 to 7; of
@@ -131,22 +151,27 @@ static void q4_scale_min(const uint8_t *s, size_t k, int *scale, int *min)
     }
 }
 
-/* What Q4_K and Q5_K share: scales, minima and the low four bits, of which 32 bytes hold two groups. */
-static void read_q45_k(const uint8_t *b, const uint8_t *qs, size_t k, im__group *g)
+/* What Q4_K and Q5_K share: scales and minima; and the low four bits, of which 32 bytes hold two groups. */
+static void read_q45_k_scales(const uint8_t *b, size_t k, im__group *g)
 {
     int scale, min;
     q4_scale_min(b + 4, k, &scale, &min);
     g->s = half_at(b) * (float)scale;
     g->m = -(half_at(b + 2) * (float)min);
-    for (size_t i = 0; i < 32; i++) g->w[i] = (int8_t)((qs[k / 2 * 32 + i] >> (k % 2 * 4)) & 15);
 }
 
-static void read_q4_k(const uint8_t *b, size_t k, im__group *g) { read_q45_k(b, b + 16, k, g); }
+static uint64_t four_bits(const uint8_t *qs, size_t k, size_t i) { return fields(qs + k / 2 * 32 + i, k % 2 * 4, 15); }
+
+static void read_q4_k(const uint8_t *b, size_t k, im__group *g)
+{
+    read_q45_k_scales(b, k, g);
+    for (size_t i = 0; i < 32; i += 8) put_codes(g->w + i, four_bits(b + 16, k, i), 0);
+}
 
 static void read_q5_k(const uint8_t *b, size_t k, im__group *g)
 {
-    read_q45_k(b, b + 48, k, g);
-    for (int i = 0; i < 32; i++) g->w[i] |= (int8_t)(((b[16 + i] >> k) & 1) << 4);
+    read_q45_k_scales(b, k, g);
+    for (size_t i = 0; i < 32; i += 8) put_codes(g->w + i, four_bits(b + 48, k, i) | fields(b + 16 + i, k, 1) << 4, 0);
 }
 
 /* Halves of 128 elements: 64 bytes of low nibbles (elements 0 to 63 low, 64 to 127 high) and 32 bytes of four bit pairs. */
@@ -154,10 +179,8 @@ static void read_q6_k(const uint8_t *b, size_t k, im__group *g)
 {
     const uint8_t *low = b + k / 8 * 64 + k % 4 * 16, *high = b + 128 + k / 8 * 32 + k % 2 * 16;
     g->s = half_at(b + 208) * (float)(int8_t)b[192 + k];
-    for (int i = 0; i < 16; i++) {
-        int four = (low[i] >> (k % 8 / 4 * 4)) & 15, two = (high[i] >> (k % 8 / 2 * 2)) & 3;
-        g->w[i] = (int8_t)((four | two << 4) - 32);
-    }
+    for (size_t i = 0; i < 16; i += 8)
+        put_codes(g->w + i, fields(low + i, k % 8 / 4 * 4, 15) | fields(high + i, k % 8 / 2 * 2, 3) << 4, 32);
 }
 
 static int iq4_xs_scale(const uint8_t *b, size_t k)
@@ -169,7 +192,7 @@ static int iq4_xs_scale(const uint8_t *b, size_t k)
 static void read_iq4_xs(const uint8_t *b, size_t k, im__group *g)
 {
     g->s = half_at(b) * (float)iq4_xs_scale(b, k);
-    split_nibbles(b + 8 + 16 * k, g->w);
+    split_nibbles(b + 8 + 16 * k, g->w, 0);
     look_up(iq4_values, g->w);
 }
 
