@@ -56,7 +56,7 @@ struct im__backend {
     im_status (*run)(im__backend *b, const im__step *step, im_error *err);
     void (*close)(im__backend *b);
     int32_t (*argmax)(const float *logits, size_t n); /* lowest id among the largest; -1 when one is NaN */
-    uint64_t (*clamped)(const im__backend *b);        /* cache values clamped to the range of binary16 so far */
+    uint64_t (*clamped)(const im__backend *b);        /* cache values clamped to the range of their type so far */
     const char *(*describe)(const im__backend *b);    /* level and kernels in use, one line */
 };
 

@@ -49,6 +49,15 @@ im_status im__build_begin(im__build *b, im__program *p, const im__gguf *g, const
     return b->status;
 }
 
+/* A model whose products all have float weights keeps keys and values in binary32, so that nothing in it is rounded to fewer bits; beside quantised
+ * weights binary16 does not show (docs/numerics.md, section 4). */
+static im__kv_type cache_type(const im__program *p)
+{
+    for (size_t i = 0; i < p->op_count; i++)
+        if (p->op[i].kind == IM__OP_MATMUL && !im__dtype_is_float(p->matrix[p->op[i].weight].w.dtype)) return IM__KV_F16;
+    return IM__KV_F32;
+}
+
 im_status im__build_end(im__build *b)
 {
     for (size_t i = 0; i < b->g->tensor_count && b->status == IM_OK; i++)
@@ -57,6 +66,7 @@ im_status im__build_end(im__build *b)
                  (int)b->g->tensor[i].name.len, b->g->tensor[i].name.ptr, b->params->arch);
     im__free(b->used);
     b->used = NULL;
+    for (size_t i = 0; b->status == IM_OK && i < b->p->kv_count; i++) b->p->kv[i].type = cache_type(b->p);
     if (b->status == IM_OK) b->status = im__program_check(b->p, b->err);
     return b->status;
 }

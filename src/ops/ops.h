@@ -67,13 +67,23 @@ typedef void im__matmul_fn(const im__weight *w, const im__matmul_in *in, const f
 #define IM__SPAN 1024         /* keys in a span of the merge */
 #define IM__ATTENTION_TILE 32 /* queries (rows times heads) that a kernel may take through a block together */
 
+/* What keys and values are stored as. */
+typedef enum im__kv_type {
+    IM__KV_F16, /* rounded to binary16 and clamped to its finite range */
+    IM__KV_F32, /* as they are */
+    IM__KV_TYPES
+} im__kv_type;
+
+static inline size_t im__kv_type_size(im__kv_type type) { return type == IM__KV_F32 ? sizeof(float) : sizeof(uint16_t); }
+
 /* One sequence's cache of one layer, in pages. Page p holds positions 64p .. 64p + 63. For each KV head h:
  * keys   at page(p) + k_offset + h * head_dim * 64, stored [head_dim][64] (transposed: lanes run across keys),
- * values at page(p) + v_offset + h * head_dim * 64, stored [64][head_dim]; all binary16.
+ * values at page(p) + v_offset + h * head_dim * 64, stored [64][head_dim].
  * page(p) = base + table[p] * page_stride. A negative table entry is a page that no visible key lies in. */
 typedef struct im__kv_view {
-    uint16_t *base;
-    size_t page_stride, k_offset, v_offset; /* in elements of binary16 */
+    im__kv_type type;
+    void *base;                             /* uint16_t or float */
+    size_t page_stride, k_offset, v_offset; /* in elements of that type */
     const int32_t *table;
 } im__kv_view;
 
@@ -105,8 +115,8 @@ typedef struct im__ops {
      * (i, i + rot_dim / 2). */
     void (*rope)(float *x, size_t heads, size_t head_dim, size_t rot_dim, const float *cosine, const float *sine, bool adjacent);
 
-    /* Stores one row's keys and values ([kv_heads * head_dim] each) at `position`, rounded to binary16 and clamped to its finite
-     * range; returns how many values were clamped. NaN is stored as NaN. */
+    /* Stores one row's keys and values ([kv_heads * head_dim] each) at `position` in the cache's type; returns how many values were
+     * clamped. NaN is stored as NaN. */
     size_t (*kv_store)(const im__kv_view *kv, size_t kv_heads, size_t head_dim, int32_t position, const float *k, const float *v);
 
     /* Rows row_begin <= r < row_end, KV heads kv_begin <= h < kv_end with all query heads that share them. scratch: im__attention_scratch floats. */

@@ -69,6 +69,7 @@ typedef struct im__rope {
 typedef struct im__kv_layer {
     uint32_t kv_heads, head_dim;
     uint32_t window; /* newest positions that a row sees, its own included; 0: all */
+    im__kv_type type;
 } im__kv_layer;
 
 typedef struct im__program {

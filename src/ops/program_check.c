@@ -24,7 +24,9 @@ static bool vector_is(const im__program *p, int vector, uint32_t n)
 
 static bool kv_is(const im__program *p, const im__op *op)
 {
-    return in_range(op->layer, p->kv_count) && p->kv[op->layer].head_dim == op->head_dim && p->kv[op->layer].kv_heads > 0;
+    if (!in_range(op->layer, p->kv_count)) return false;
+    const im__kv_layer *kv = &p->kv[op->layer];
+    return kv->head_dim == op->head_dim && kv->kv_heads > 0 && kv->type < IM__KV_TYPES;
 }
 
 static bool matmul_shape(const im__program *p, const im__op *op, shape *s)

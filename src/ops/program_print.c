@@ -8,6 +8,8 @@ static const char *const kind_name[] = {
     [IM__OP_SCALE] = "scale",       [IM__OP_SOFTCAP] = "softcap",     [IM__OP_SELECT] = "select",
 };
 
+static const char *const kv_type_name[] = {[IM__KV_F16] = "f16", [IM__KV_F32] = "f32"};
+
 static const char *value_name(const im__program *p, int v) { return v == IM__NONE ? "-" : p->value[v].name; }
 
 static void print_matrix(const im__program *p, const im__op *op, im__buf *out)
@@ -35,7 +37,7 @@ static void print_parameters(const im__program *p, const im__op *op, im__buf *ou
         im__buf_printf(out, " layer %d: %u heads on %u of %u, window %u, scale %.9g, cap %.9g", op->layer, op->heads, kv->kv_heads,
                        op->head_dim, kv->window, (double)op->by, (double)op->cap);
     }
-    if (op->kind == IM__OP_KV_STORE) im__buf_printf(out, " layer %d", op->layer);
+    if (op->kind == IM__OP_KV_STORE) im__buf_printf(out, " layer %d as %s", op->layer, kv_type_name[p->kv[op->layer].type]);
 }
 
 void im__program_print(const im__program *p, im__buf *out)

@@ -10,23 +10,37 @@
 #include <string.h>
 
 #define STALE 0x7e01 /* a NaN that an earlier user of the page left behind */
+#define STALE_FLOAT 0x7fc00001
+
+static const char *const type_name[] = {[IM__KV_F16] = "f16", [IM__KV_F32] = "f32"};
 
 /* ---- the cache ----------------------------------------------------------------------------------------------------------------- */
 
 typedef struct cache_shape {
+    im__kv_type type;
     size_t kv_heads, head_dim, first_page, pages; /* pages before first_page are absent */
 } cache_shape;
 
 /* Fills in the view; the memory is an input when `store` is false, else compared. */
+static void leave_stale(const im__kv_view *v, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (v->type == IM__KV_F32)
+            ((float *)v->base)[i] = im__f32_of_bits(STALE_FLOAT);
+        else
+            ((uint16_t *)v->base)[i] = STALE;
+}
+
 static im__kv_view cache_view(ck_test *t, const cache_shape *c, bool store)
 {
     size_t half = c->kv_heads * c->head_dim * IM__PAGE, used = c->pages - c->first_page, spare = ck_below(&t->rng, 3);
-    im__kv_view v = {.k_offset = ck_below(&t->rng, 3) * 8};
+    im__kv_view v = {.type = c->type, .k_offset = ck_below(&t->rng, 3) * 8};
     v.v_offset = v.k_offset + half + ck_below(&t->rng, 3) * 8;
     v.page_stride = v.v_offset + half;
-    size_t count = (used + spare) * v.page_stride, bytes = count * sizeof(uint16_t);
-    v.base = store ? ck_inout(t, "cache", CK_F16, v.page_stride, bytes) : ck_in(t, "cache", bytes, sizeof(float));
-    for (size_t i = 0; i < count; i++) v.base[i] = STALE;
+    size_t count = (used + spare) * v.page_stride, bytes = count * im__kv_type_size(c->type);
+    v.base = store ? ck_inout(t, "cache", c->type == IM__KV_F32 ? CK_F32 : CK_F16, v.page_stride, bytes)
+                   : ck_in(t, "cache", bytes, sizeof(float));
+    leave_stale(&v, count);
     int32_t *table = ck_in(t, "table", c->pages * sizeof *table, sizeof *table);
     for (size_t p = 0; p < c->first_page; p++) table[p] = -1;
     size_t offset = ck_below(&t->rng, (uint32_t)(used + spare));
@@ -35,14 +49,20 @@ static im__kv_view cache_view(ck_test *t, const cache_shape *c, bool store)
     return v;
 }
 
+static void cache_set(const im__kv_view *v, size_t at, float x)
+{
+    if (v->type == IM__KV_F32)
+        ((float *)v->base)[at] = x;
+    else
+        ((uint16_t *)v->base)[at] = im__f16_of_f32(x);
+}
+
 static void cache_put(const im__kv_view *v, const cache_shape *c, size_t position, size_t h, const float *k, const float *x)
 {
-    uint16_t *page = v->base + (size_t)v->table[position / IM__PAGE] * v->page_stride;
-    uint16_t *key = page + v->k_offset + h * c->head_dim * IM__PAGE + position % IM__PAGE;
-    uint16_t *value = page + v->v_offset + (h * IM__PAGE + position % IM__PAGE) * c->head_dim;
+    size_t page = (size_t)v->table[position / IM__PAGE] * v->page_stride, slot = position % IM__PAGE;
     for (size_t d = 0; d < c->head_dim; d++) {
-        key[d * IM__PAGE] = im__f16_of_f32(k[d]);
-        value[d] = im__f16_of_f32(x[d]);
+        cache_set(v, page + v->k_offset + (h * c->head_dim + d) * IM__PAGE + slot, k[d]);
+        cache_set(v, page + v->v_offset + (h * IM__PAGE + slot) * c->head_dim + d, x[d]);
     }
 }
 
@@ -53,7 +73,7 @@ static void cache_fill(ck_test *t, const im__kv_view *v, const cache_shape *c, s
         for (size_t h = 0; h < c->kv_heads; h++) {
             ck_floats(&t->rng, f, k, c->head_dim);
             ck_floats(&t->rng, f, x, c->head_dim);
-            for (size_t d = 0; d < c->head_dim; d++) { /* what kv_store does: finite */
+            for (size_t d = 0; v->type == IM__KV_F16 && d < c->head_dim; d++) { /* what kv_store does: finite */
                 k[d] = k[d] > 65504.0f ? 65504.0f : k[d] < -65504.0f ? -65504.0f : k[d];
                 x[d] = x[d] > 65504.0f ? 65504.0f : x[d] < -65504.0f ? -65504.0f : x[d];
             }
@@ -95,18 +115,18 @@ static const float *store_values(ck_test *t, const char *name, int f, size_t n)
     return x;
 }
 
-void ck_kv_store(ck_test *t)
+static void store_cases(ck_test *t, im__kv_type type)
 {
     static const size_t shapes[][2] = {{1, 2},   {3, 6},  {2, 10}, {1, 18},  {1, 34}, {3, 64},
                                        {1, 256}, {2, 80}, {2, 96}, {1, 512}, {8, 128}};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         for (int f = 0; f <= CK_NONFINITE + 1; f++) {
-            cache_shape c = {.kv_heads = shapes[i][0], .head_dim = shapes[i][1], .first_page = i % 2, .pages = 2 + i % 2};
+            cache_shape c = {type, shapes[i][0], shapes[i][1], .first_page = i % 2, .pages = 2 + i % 2};
             store_job j = {.kv_heads = c.kv_heads, .head_dim = c.head_dim};
             size_t n = c.kv_heads * c.head_dim;
             ck_work work = n == 1024 && f == CK_PLAIN ? (ck_work){12.0 * (double)n, 2.0 * (double)n} : (ck_work){0};
             const char *name = f > CK_NONFINITE ? "corners" : ck_flavour_name((ck_flavour)f);
-            if (!ck_case(t, work, "%zu heads of %zu, %s", c.kv_heads, c.head_dim, name)) continue;
+            if (!ck_case(t, work, "%zu heads of %zu, %s, %s", c.kv_heads, c.head_dim, type_name[type], name)) continue;
             j.position = (int32_t)(c.first_page * IM__PAGE + ck_below(&t->rng, 2 * IM__PAGE));
             j.kv = cache_view(t, &c, true);
             j.k = store_values(t, "k", f, n);
@@ -114,6 +134,11 @@ void ck_kv_store(ck_test *t)
             j.clamped = ck_out_number(t, "clamped");
             ck_run(t, store_call, &j);
         }
+}
+
+void ck_kv_store(ck_test *t)
+{
+    for (int type = 0; type < IM__KV_TYPES; type++) store_cases(t, (im__kv_type)type);
 }
 
 /* ---- attention ------------------------------------------------------------------------------------------------------------------- */
@@ -162,20 +187,21 @@ static void poison_newest(const im__kv_view *kv, const cache_shape *c, size_t po
     for (size_t h = 0; h < c->kv_heads; h++) cache_put(kv, c, position, h, nan, nan);
 }
 
-static void attention_case(ck_test *t, const attention_shape *s, size_t turn, bool timed)
+static void attention_case(ck_test *t, const attention_shape *s, im__kv_type type, size_t turn, bool timed)
 {
     ck_flavour f = timed ? CK_PLAIN : ck_flavour_at(turn);
     bool newest_nan = !timed && turn % 5 == 4;
     size_t end = s->first + s->rows, oldest = s->window > 0 && s->first + 1 > s->window ? s->first + 1 - s->window : 0;
     double keys = (double)(end - oldest), width = (double)s->heads * s->head_dim;
     ck_work work = {0};
-    if (timed) work = (ck_work){keys * s->kv_heads * s->head_dim * 4, 4 * keys * width * (double)s->rows};
+    if (timed)
+        work = (ck_work){keys * s->kv_heads * s->head_dim * 2 * (double)im__kv_type_size(type), 4 * keys * width * (double)s->rows};
     attention_job j = {.rows = s->rows, .cut = timed ? 0 : turn % 4};
-    if (!ck_case(t, work, "%u/%u heads of %u, window %u, cap %g, %zu rows at %zu, cut %zu, turn %zu, %s%s", s->heads, s->kv_heads,
-                 s->head_dim, s->window, (double)s->softcap, s->rows, s->first, j.cut, turn, ck_flavour_name(f),
-                 newest_nan ? ", newest NaN" : ""))
+    if (!ck_case(t, work, "%u/%u heads of %u, window %u, cap %g, %s, %zu rows at %zu, cut %zu, turn %zu, %s%s", s->heads,
+                 s->kv_heads, s->head_dim, s->window, (double)s->softcap, type_name[type], s->rows, s->first, j.cut, turn,
+                 ck_flavour_name(f), newest_nan ? ", newest NaN" : ""))
         return;
-    cache_shape c = {s->kv_heads, s->head_dim, oldest / IM__PAGE, (end + IM__PAGE - 1) / IM__PAGE};
+    cache_shape c = {type, s->kv_heads, s->head_dim, oldest / IM__PAGE, (end + IM__PAGE - 1) / IM__PAGE};
     size_t n = s->heads * s->head_dim, pad = timed ? 0 : ck_below(&t->rng, 4);
     j.a = (im__attention){.kv = cache_view(t, &c, false),
                           .heads = s->heads,
@@ -195,7 +221,7 @@ static void attention_case(ck_test *t, const attention_shape *s, size_t turn, bo
     ck_run(t, attention_call, &j);
 }
 
-void ck_attention(ck_test *t)
+static void attention_cases(ck_test *t, im__kv_type type)
 {
     static const attention_shape shapes[] = {
         {1, 1, 2, 0, 1.0f, 0, 0, 1},         {2, 1, 6, 0, 0.5f, 0, 5, 4},       {3, 3, 10, 7, 0.5f, 0, 60, 9},
@@ -214,9 +240,14 @@ void ck_attention(ck_test *t)
     };
     size_t turn = 0;
     for (size_t round = 0; round < 3; round++)
-        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) attention_case(t, &shapes[i], turn++, false);
-    for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) attention_case(t, &spans[i], turn++, false);
-    attention_case(t, &(attention_shape){9, 3, 64, 0, 0.125f, 0, 511, 1}, 0, true);
-    attention_case(t, &(attention_shape){9, 3, 64, 0, 0.125f, 0, 192, 32}, 0, true);
-    attention_case(t, &(attention_shape){4, 1, 256, 0, 0.0625f, 0, 511, 1}, 0, true);
+        for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) attention_case(t, &shapes[i], type, turn++, false);
+    for (size_t i = 0; i < sizeof spans / sizeof spans[0]; i++) attention_case(t, &spans[i], type, turn++, false);
+    attention_case(t, &(attention_shape){9, 3, 64, 0, 0.125f, 0, 511, 1}, type, 0, true);
+    attention_case(t, &(attention_shape){9, 3, 64, 0, 0.125f, 0, 192, 32}, type, 0, true);
+    attention_case(t, &(attention_shape){4, 1, 256, 0, 0.0625f, 0, 511, 1}, type, 0, true);
+}
+
+void ck_attention(ck_test *t)
+{
+    for (int type = 0; type < IM__KV_TYPES; type++) attention_cases(t, (im__kv_type)type);
 }

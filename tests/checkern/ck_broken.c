@@ -127,12 +127,21 @@ static void plant_argmax_nan(im__ops *ops) { ops->argmax = argmax_ignores_nan; }
 static size_t store_infinite(const im__kv_view *kv, size_t kv_heads, size_t head_dim, int32_t position, const float *k,
                              const float *v)
 {
-    uint16_t *page = kv->base + (size_t)kv->table[position / IM__PAGE] * kv->page_stride;
+    size_t first = (size_t)kv->table[position / IM__PAGE] * kv->page_stride + kv->k_offset + (size_t)position % IM__PAGE;
     size_t clamped = im__kv_store_c(kv, kv_heads, head_dim, position, k, v);
-    page[kv->k_offset + (size_t)position % IM__PAGE] = im__f16_of_f32(k[0]); /* beyond the range: infinite */
+    if (kv->type == IM__KV_F16) ((uint16_t *)kv->base)[first] = im__f16_of_f32(k[0]); /* beyond the range: infinite */
     return clamped;
 }
 static void plant_store(im__ops *ops) { ops->kv_store = store_infinite; }
+
+static size_t store_rounds(const im__kv_view *kv, size_t kv_heads, size_t head_dim, int32_t position, const float *k,
+                           const float *v)
+{
+    float rounded[1024];
+    for (size_t i = 0; i < kv_heads * head_dim; i++) rounded[i] = im__f32_of_f16(im__f16_of_f32(v[i]));
+    return im__kv_store_c(kv, kv_heads, head_dim, position, k, kv->type == IM__KV_F32 ? rounded : v);
+}
+static void plant_store_rounds(im__ops *ops) { ops->kv_store = store_rounds; }
 
 /* ---- rows that influence each other --------------------------------------------------------------------------------------------- */
 
@@ -157,10 +166,11 @@ static void attention_multiplies_stale(const im__attention *a, size_t row_begin,
     size_t sharing = a->heads / a->kv_heads;
     for (size_t r = row_begin; r < row_end; r++) {
         size_t j = (size_t)a->position[r] % IM__PAGE;
-        const uint16_t *page = a->kv.base + (size_t)a->kv.table[a->position[r] / IM__PAGE] * a->kv.page_stride + a->kv.v_offset;
+        size_t page = (size_t)a->kv.table[a->position[r] / IM__PAGE] * a->kv.page_stride + a->kv.v_offset;
         float *out = a->out + r * a->out_stride + kv_begin * sharing * a->head_dim;
-        if (j + 1 < IM__PAGE)
-            out[0] = im__fma(0.0f, im__f32_of_f16(page[kv_begin * a->head_dim * IM__PAGE + (j + 1) * a->head_dim]), out[0]);
+        size_t stale = page + (kv_begin * IM__PAGE + j + 1) * a->head_dim;
+        if (j + 1 < IM__PAGE && a->kv.type == IM__KV_F16)
+            out[0] = im__fma(0.0f, im__f32_of_f16(((const uint16_t *)a->kv.base)[stale]), out[0]);
     }
 }
 static void plant_stale(im__ops *ops) { ops->attention = attention_multiplies_stale; }
@@ -210,6 +220,7 @@ static const ck_plant ops_plants[] = {
     {.bug = "takes the last of equal largest values", .family = "argmax", .plant = plant_argmax_last},
     {.bug = "overlooks NaN", .family = "argmax", .plant = plant_argmax_nan},
     {.bug = "stores an infinity", .family = "kv_store", .plant = plant_store},
+    {.bug = "rounds what a cache of binary32 keeps", .family = "kv_store", .plant = plant_store_rounds},
     {.bug = "uses a neighbour's mask", .family = "attention", .plant = plant_mask},
     {.bug = "multiplies stale slots by zero", .family = "attention", .plant = plant_stale},
     {.bug = "crashes at one length", .family = "add", .plant = plant_crash},

@@ -47,7 +47,7 @@ def fma(a, b, c):
 
 
 def half(x):
-    """Stored in the cache: clamped, binary16, and back."""
+    """Stored in a binary16 cache: clamped, rounded, and back."""
     return struct.unpack('<e', struct.pack('<e', max(-65504.0, min(65504.0, x))))[0]
 
 

@@ -160,14 +160,14 @@ static void product(uint32_t dtype, size_t n_in, const int fields[2])
 
 /* ---- attention ---- */
 
-static void attend(uint32_t heads, uint32_t head_dim, size_t positions, uint32_t window, float cap)
+static void attend(im__kv_type type, uint32_t heads, uint32_t head_dim, size_t positions, uint32_t window, float cap)
 {
     size_t pages = (positions + 63) / 64, page = (size_t)2 * head_dim * 64;
-    uint16_t *memory = calloc(pages * page, sizeof *memory);
+    void *memory = calloc(pages * page, im__kv_type_size(type));
     int32_t *table = calloc(pages, sizeof *table), row = (int32_t)positions - 1;
     if (!memory || !table) exit(1);
     for (size_t i = 0; i < pages; i++) table[i] = (int32_t)(pages - 1 - i);
-    im__kv_view kv = {.base = memory, .page_stride = page, .v_offset = page / 2, .table = table};
+    im__kv_view kv = {.type = type, .base = memory, .page_stride = page, .v_offset = page / 2, .table = table};
     float k[512], v[512], q[1024], out[1024];
     size_t clamped = 0;
     for (size_t p = 0; p < positions; p++) {
@@ -201,9 +201,11 @@ int main(int argc, char **argv)
     product(IM__F32, 300, NULL);
     product(IM__F16, 256, NULL);
     product(IM__BF16, 513, NULL);
-    attend(2, 130, 70, 50, 0);
-    attend(1, 6, 200, 0, 20.0f);
-    attend(1, 2, 2100, 0, 0);
-    attend(1, 2, 1100, 40, 0);
+    attend(IM__KV_F16, 2, 130, 70, 50, 0);
+    attend(IM__KV_F16, 1, 6, 200, 0, 20.0f);
+    attend(IM__KV_F16, 1, 2, 2100, 0, 0);
+    attend(IM__KV_F16, 1, 2, 1100, 40, 0);
+    attend(IM__KV_F32, 2, 66, 70, 50, 0);
+    attend(IM__KV_F32, 1, 2, 1100, 0, 20.0f);
     return 0;
 }

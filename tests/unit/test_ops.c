@@ -102,14 +102,21 @@ static void argmax_takes_the_lowest_of_equals(void **state)
 
 enum { HEADS = 4, KV_HEADS = 2, DIM = 24, PAGES = 3, HALF = KV_HEADS * DIM * IM__PAGE, WIDTH = HEADS * DIM };
 
-static uint16_t memory[PAGES * 2 * HALF];
+static uint16_t halves[PAGES * 2 * HALF];
+static float floats[PAGES * 2 * HALF];
 static const int32_t table[PAGES] = {2, 0, 1};
-static const im__kv_view view = {.base = memory, .page_stride = 2 * HALF, .v_offset = HALF, .table = table};
+static const im__kv_view views[IM__KV_TYPES] = {
+    [IM__KV_F16] = {.type = IM__KV_F16, .base = halves, .page_stride = 2 * HALF, .v_offset = HALF, .table = table},
+    [IM__KV_F32] = {.type = IM__KV_F32, .base = floats, .page_stride = 2 * HALF, .v_offset = HALF, .table = table},
+};
+static im__kv_view view; /* the one under test */
+
+static float cached(size_t at) { return view.type == IM__KV_F32 ? floats[at] : im__f32_of_f16(halves[at]); }
 
 static void fill_cache(int32_t positions)
 {
     float k[KV_HEADS * DIM], v[KV_HEADS * DIM];
-    for (size_t i = 0; i < PAGES * 2 * HALF; i++) memory[i] = 0x7e00; /* NaN left behind by somebody */
+    for (size_t i = 0; i < PAGES * 2 * HALF; i++) halves[i] = 0x7e00, floats[i] = NAN; /* left behind by somebody */
     for (int32_t p = 0; p < positions; p++) {
         for (size_t i = 0; i < KV_HEADS * DIM; i++) k[i] = noise(), v[i] = noise();
         assert_int_equal(ops.kv_store(&view, KV_HEADS, DIM, p, k, v), 0);
@@ -121,13 +128,34 @@ static void stored_values_are_clamped_and_counted(void **state)
     (void)state;
     float k[KV_HEADS * DIM] = {65504.0f, 65504.01f, -1e30f, INFINITY, -INFINITY, NAN, 0x1p-24f, 0x1p-26f},
                        v[KV_HEADS * DIM] = {-65519.0f};
-    assert_int_equal(ops.kv_store(&view, KV_HEADS, DIM, 70, k, v), 5);
-    const uint16_t *key = memory + 6, *value = memory + HALF + 6 * DIM; /* position 70: page 0, slot 6 */
+    assert_int_equal(ops.kv_store(&views[IM__KV_F16], KV_HEADS, DIM, 70, k, v), 5);
+    const uint16_t *key = halves + 6, *value = halves + HALF + 6 * DIM; /* position 70: page 0, slot 6 */
     const uint16_t expected[] = {0x7bff, 0x7bff, 0xfbff, 0x7bff, 0xfbff, 0, 1, 0};
     for (size_t d = 0; d < 8; d++)
         if (d != 5) assert_int_equal(key[d * IM__PAGE], expected[d]);
     assert_true(isnan(im__f32_of_f16(key[5 * IM__PAGE])));
     assert_int_equal(value[0], 0xfbff);
+}
+
+/* In binary32 nothing is clamped or rounded, and nobody else's slot is touched. */
+static void stored_floats_stay_as_they_are(void **state)
+{
+    (void)state;
+    float k[KV_HEADS * DIM], v[KV_HEADS * DIM];
+    const float hard[] = {65504.01f, -1e30f, INFINITY, -INFINITY, NAN, 0x1p-149f, -0.0f, 0x1.fffffep-1f};
+    view = views[IM__KV_F32];
+    fill_cache(0);
+    for (size_t i = 0; i < KV_HEADS * DIM; i++) k[i] = hard[i % 8], v[i] = hard[(i + 3) % 8];
+    assert_int_equal(ops.kv_store(&view, KV_HEADS, DIM, 70, k, v), 0);
+    size_t changed = 0;
+    for (size_t h = 0; h < KV_HEADS; h++)
+        for (size_t d = 0; d < DIM; d++) {
+            size_t key = (h * DIM + d) * IM__PAGE + 6, value = HALF + (h * IM__PAGE + 6) * DIM + d;
+            assert_memory_equal(&floats[key], &k[h * DIM + d], sizeof(float));
+            assert_memory_equal(&floats[value], &v[h * DIM + d], sizeof(float));
+        }
+    for (size_t i = 0; i < PAGES * 2 * HALF; i++) changed += !isnan(floats[i]);
+    assert_int_equal(changed, 2 * KV_HEADS * DIM * 7 / 8);
 }
 
 static im__attention three_rows(const float *q, float *out, const int32_t *position)
@@ -147,7 +175,7 @@ static im__attention three_rows(const float *q, float *out, const int32_t *posit
 /* All rows at once, one by one, and in another order: the same bits; invisible slots are full of NaN. */
 static void rows_of_attention_are_alone(void **state)
 {
-    (void)state;
+    view = *(const im__kv_view *)*state;
     static float q[5 * WIDTH], together[5 * WIDTH], alone[5 * WIDTH], scratch[65536];
     const int32_t position[] = {3, 63, 64, 70, 129};
     assert_true(im__attention_scratch(HEADS, KV_HEADS, DIM) < 65536);
@@ -168,7 +196,7 @@ static void rows_of_attention_are_alone(void **state)
 /* The newest key is NaN: its own row is NaN, the rows before it are as they were. */
 static void a_nan_key_stays_with_those_who_see_it(void **state)
 {
-    (void)state;
+    view = *(const im__kv_view *)*state;
     static float q[2 * WIDTH], before[2 * WIDTH], after[2 * WIDTH], scratch[65536], nan[KV_HEADS * DIM];
     const int32_t position[] = {99, 100};
     fill_cache(101);
@@ -186,7 +214,7 @@ static void a_nan_key_stays_with_those_who_see_it(void **state)
 /* A window of one sees one key: the answer is its value. */
 static void one_key_gives_its_value(void **state)
 {
-    (void)state;
+    view = *(const im__kv_view *)*state;
     static float q[WIDTH], out[WIDTH], scratch[65536];
     const int32_t position[] = {77};
     fill_cache(78);
@@ -195,7 +223,7 @@ static void one_key_gives_its_value(void **state)
     ops.attention(&a, 0, 1, 0, KV_HEADS, scratch);
     for (size_t h = 0; h < HEADS; h++)
         for (size_t d = 0; d < DIM; d++)
-            assert_true(out[h * DIM + d] == im__f32_of_f16(memory[HALF + (h / 2 * IM__PAGE + 77 % IM__PAGE) * DIM + d]));
+            assert_true(out[h * DIM + d] == cached(HALF + (h / 2 * IM__PAGE + 77 % IM__PAGE) * DIM + d));
 }
 
 /* ---- embedding, memory ---- */
@@ -242,6 +270,10 @@ static void levels_have_names(void **state)
     assert_true(im__cpu_has(IM__CPU_C) && im__cpu_has(im__cpu_best()));
 }
 
+/* The state of a test is the view of one type of cache. */
+#define OF_TYPE(test, type) cmocka_unit_test_prestate(test, (void *)&views[type])
+#define OF_EACH_TYPE(test) OF_TYPE(test, IM__KV_F16), OF_TYPE(test, IM__KV_F32)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,9 +282,10 @@ int main(void)
         cmocka_unit_test(a_nan_activation_reaches_the_output),
         cmocka_unit_test(argmax_takes_the_lowest_of_equals),
         cmocka_unit_test(stored_values_are_clamped_and_counted),
-        cmocka_unit_test(rows_of_attention_are_alone),
-        cmocka_unit_test(a_nan_key_stays_with_those_who_see_it),
-        cmocka_unit_test(one_key_gives_its_value),
+        cmocka_unit_test(stored_floats_stay_as_they_are),
+        OF_EACH_TYPE(rows_of_attention_are_alone),
+        OF_EACH_TYPE(a_nan_key_stays_with_those_who_see_it),
+        OF_EACH_TYPE(one_key_gives_its_value),
         cmocka_unit_test(embedding_is_scaled),
         cmocka_unit_test(carved_rows_do_not_overlap),
         cmocka_unit_test(levels_have_names),

@@ -11,14 +11,18 @@ im__pool_kind im__kv_layer_pool(const im__program *p, size_t layer)
     return p->kv[layer].window > 0 ? IM__POOL_WINDOW : IM__POOL_FULL;
 }
 
-static size_t layer_elements(const im__kv_layer *kv) { return (size_t)2 * kv->kv_heads * kv->head_dim * IM__PAGE; }
+/* Of one page: a multiple of 128, so whatever the types before it, a layer lies at a whole number of its own elements. */
+static size_t layer_bytes(const im__kv_layer *kv)
+{
+    return (size_t)2 * kv->kv_heads * kv->head_dim * IM__PAGE * im__kv_type_size(kv->type);
+}
 
 size_t im__kv_page_bytes(const im__program *p, im__pool_kind pool)
 {
-    size_t elements = 0;
+    size_t bytes = 0;
     for (size_t i = 0; i < p->kv_count; i++)
-        if (im__kv_layer_pool(p, i) == pool) elements += layer_elements(&p->kv[i]);
-    return elements * sizeof(uint16_t);
+        if (im__kv_layer_pool(p, i) == pool) bytes += layer_bytes(&p->kv[i]);
+    return bytes;
 }
 
 /* ---- workspace ----------------------------------------------------------------------------------------------------------------- */
@@ -146,12 +150,12 @@ static im_status prepare(im__cpu *c, const im__program *p, const im__backend_opt
 
 static void place_layers(im__cpu *c)
 {
-    for (int k = 0; k < IM__POOLS; k++) c->page_elements[k] = im__kv_page_bytes(c->p, (im__pool_kind)k) / sizeof(uint16_t);
+    for (int k = 0; k < IM__POOLS; k++) c->page_bytes[k] = im__kv_page_bytes(c->p, (im__pool_kind)k);
     size_t next[IM__POOLS] = {0};
     for (size_t i = 0; i < c->p->kv_count; i++) {
         size_t *at = &next[im__kv_layer_pool(c->p, i)];
         c->layer_offset[i] = *at;
-        *at += layer_elements(&c->p->kv[i]);
+        *at += layer_bytes(&c->p->kv[i]);
     }
 }
 

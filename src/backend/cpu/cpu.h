@@ -36,9 +36,9 @@ typedef struct im__cpu {
     im__buf description;
 
     /* caches */
-    uint16_t *pool[IM__POOLS];
-    size_t pool_bytes[IM__POOLS], page_elements[IM__POOLS];
-    size_t *layer_offset; /* [kv_count] of the layer's keys in a page of its pool, in elements */
+    void *pool[IM__POOLS];
+    size_t pool_bytes[IM__POOLS], page_bytes[IM__POOLS];
+    size_t *layer_offset; /* [kv_count] of the layer's keys in a page of its pool, in bytes */
 
     /* workspace, all of it carved out of one block */
     void *block;

@@ -53,11 +53,12 @@ static im__kv_view view_of(const im__cpu *c, const im__row *row, int layer)
 {
     im__pool_kind pool = im__kv_layer_pool(c->p, (size_t)layer);
     const im__kv_layer *kv = &c->p->kv[layer];
-    size_t keys = (size_t)kv->kv_heads * kv->head_dim * IM__PAGE;
-    return (im__kv_view){.base = c->pool[pool],
-                         .page_stride = c->page_elements[pool],
-                         .k_offset = c->layer_offset[layer],
-                         .v_offset = c->layer_offset[layer] + keys,
+    size_t size = im__kv_type_size(kv->type), offset = c->layer_offset[layer] / size;
+    return (im__kv_view){.type = kv->type,
+                         .base = c->pool[pool],
+                         .page_stride = c->page_bytes[pool] / size,
+                         .k_offset = offset,
+                         .v_offset = offset + (size_t)kv->kv_heads * kv->head_dim * IM__PAGE,
                          .table = c->step->seq[row->seq].pages[pool]};
 }
 

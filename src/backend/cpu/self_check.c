@@ -125,18 +125,23 @@ bool im__matmul_self_check(const im__matmul_kernel *k)
 
 /* What one table makes of a fixed input: everything that it computes, side by side. */
 typedef struct outcome {
-    float norm[N_IN], rope[N_IN], silu[N_IN], gelu[N_IN], sum[N_IN], scaled[N_IN], capped[N_IN], attention[2][2 * HEAD];
-    uint16_t pages[2][2 * HEAD * IM__PAGE];
+    float norm[N_IN], rope[N_IN], silu[N_IN], gelu[N_IN], sum[N_IN], scaled[N_IN], capped[N_IN], attention[2][2][2 * HEAD];
+    uint16_t halves[2][2 * HEAD * IM__PAGE];
+    float floats[2][2 * HEAD * IM__PAGE];
     int8_t q[N_IN];
     float d[N_IN / 32];
     int16_t s[N_IN / 16];
     int32_t best;
 } outcome;
 
-static void attend(const im__ops *ops, outcome *o, const float *x, float *scratch)
+static void attend(const im__ops *ops, outcome *o, im__kv_type type, const float *x, float *scratch)
 {
     static const int32_t table[2] = {0, 1}, position[2] = {KEYS - 2, KEYS - 1};
-    im__kv_view kv = {.base = o->pages[0], .page_stride = 2 * HEAD * IM__PAGE, .v_offset = HEAD * IM__PAGE, .table = table};
+    im__kv_view kv = {.type = type,
+                      .base = type == IM__KV_F16 ? (void *)o->halves : (void *)o->floats,
+                      .page_stride = 2 * HEAD * IM__PAGE,
+                      .v_offset = HEAD * IM__PAGE,
+                      .table = table};
     for (int32_t i = 0; i < KEYS; i++) ops->kv_store(&kv, 1, HEAD, i, x + i, x + 2 * i);
     im__attention a = {.kv = kv,
                        .heads = 2,
@@ -145,7 +150,7 @@ static void attend(const im__ops *ops, outcome *o, const float *x, float *scratc
                        .scale = 0.125f,
                        .q = x,
                        .q_stride = 2 * HEAD,
-                       .out = o->attention[0],
+                       .out = o->attention[type][0],
                        .out_stride = 2 * HEAD,
                        .position = position};
     ops->attention(&a, 0, 2, 0, 1, scratch);
@@ -166,7 +171,7 @@ static void compute(const im__ops *ops, outcome *o, const float *x, float *scrat
     memcpy(o->capped, x, sizeof o->capped);
     ops->softcap(o->capped, N_IN, 2.5f);
     o->best = ops->argmax(x, N_IN);
-    attend(ops, o, x, scratch);
+    for (int type = 0; type < IM__KV_TYPES; type++) attend(ops, o, (im__kv_type)type, x, scratch);
 }
 
 static const char *first_difference(const outcome *a, const outcome *b)
@@ -184,7 +189,8 @@ static const char *first_difference(const outcome *a, const outcome *b)
     DIFFERS(scaled, "scale");
     DIFFERS(capped, "softcap");
     DIFFERS(best, "argmax");
-    DIFFERS(pages, "kv_store");
+    DIFFERS(halves, "kv_store");
+    DIFFERS(floats, "kv_store");
     DIFFERS(attention, "attention");
 #undef DIFFERS
     return NULL;
