@@ -26,14 +26,10 @@ static uint64_t spread_bits(uint8_t bits)
 static void put_codes(int8_t w[8], uint64_t codes, unsigned offset)
 {
     uint64_t differences = ((codes | EACH(0x80)) - EACH(offset)) ^ EACH(0x80);
-    w[0] = (int8_t)differences;
-    w[1] = (int8_t)(differences >> 8);
-    w[2] = (int8_t)(differences >> 16);
-    w[3] = (int8_t)(differences >> 24);
-    w[4] = (int8_t)(differences >> 32);
-    w[5] = (int8_t)(differences >> 40);
-    w[6] = (int8_t)(differences >> 48);
-    w[7] = (int8_t)(differences >> 56);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    differences = __builtin_bswap64(differences);
+#endif
+    memcpy(w, &differences, 8);
 }
 
 /* Sixteen bytes of two 4-bit codes each: the low ones are elements 0 to 15, the high ones 16 to 31. */
@@ -233,30 +229,34 @@ static void super_offsets(uint32_t dtype, size_t *d, size_t *dmin)
     *dmin = dtype == IM__Q2_K ? 82 : dtype == IM__Q4_K || dtype == IM__Q5_K ? 2 : 0;
 }
 
-static void super_scale(uint32_t dtype, const uint8_t *b, size_t k, im__super *out)
+static void super_nibbles(const uint8_t *b, im__super *out)
 {
-    int scale = 0, min = 0;
-    switch (dtype) {
-    case IM__Q2_K: scale = b[k] & 15, min = b[k] >> 4; break;
-    case IM__Q3_K: scale = q3_scale(b + 96, k); break;
-    case IM__Q4_K:
-    case IM__Q5_K: q4_scale_min(b + 4, k, &scale, &min); break;
-    case IM__Q6_K: scale = (int8_t)b[192 + k]; break;
-    case IM__IQ4_XS: scale = iq4_xs_scale(b, k); break;
-    default: assert(!"a type with super scales");
+    for (size_t k = 0; k < 16; k++) {
+        out->scale[k] = b[k] & 15;
+        out->min[k] = b[k] >> 4;
     }
-    out->scale[k] = (int8_t)scale;
-    out->min[k] = (uint8_t)min;
 }
 
 void im__super_read(uint32_t dtype, const void *row, size_t index, im__super *out)
 {
     const im__dtype_info *info = im__dtype_get(dtype);
     const uint8_t *b = (const uint8_t *)row + index * info->block_bytes;
-    size_t d, dmin;
+    size_t d, dmin, groups = (size_t)info->block_len / info->group_len;
     super_offsets(dtype, &d, &dmin);
     *out = (im__super){.d = im__load_u16(b + d), .dmin = dmin ? im__load_u16(b + dmin) : 0};
-    for (size_t k = 0; k < (size_t)info->block_len / info->group_len; k++) super_scale(dtype, b, k, out);
+    if (dtype == IM__Q6_K) memcpy(out->scale, b + 192, 16);
+    if (dtype == IM__Q2_K) super_nibbles(b, out);
+    if (dtype == IM__Q3_K)
+        for (size_t k = 0; k < groups; k++) out->scale[k] = (int8_t)q3_scale(b + 96, k);
+    if (dtype == IM__IQ4_XS)
+        for (size_t k = 0; k < groups; k++) out->scale[k] = (int8_t)iq4_xs_scale(b, k);
+    if (dtype == IM__Q4_K || dtype == IM__Q5_K)
+        for (size_t k = 0; k < groups; k++) {
+            int scale, min;
+            q4_scale_min(b + 4, k, &scale, &min);
+            out->scale[k] = (int8_t)scale;
+            out->min[k] = (uint8_t)min;
+        }
 }
 
 static void widen_row(uint32_t dtype, const uint8_t *row, float *dst, size_t n)

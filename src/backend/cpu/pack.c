@@ -73,15 +73,20 @@ static uint8_t *put_record(uint8_t *line, const record *r, unsigned bits)
     }
 }
 
-static void set_codes(const packer *p, record *r, size_t o, size_t quad, const int8_t *w)
+/* Eight codes into the words of two quads, which lie a panel apart. Bytes are added eight at a time: w + 128 never wraps, and is not below 128 - offset. */
+static void set_codes(const packer *p, uint32_t *word, const int8_t w[8])
 {
-    uint8_t codes[IM__RECORD];
-    size_t n = p->form.group;
-    if (p->form.table == IM__TABLE_NONE)
-        for (size_t i = 0; i < n; i++) codes[i] = (uint8_t)(w[i] + p->form.offset);
-    else
-        for (size_t i = 0; i < n; i++) codes[i] = p->code_of[(uint8_t)w[i]];
-    for (size_t i = 0; i < n / 4; i++) memcpy(&r->quad[quad + i][o], codes + 4 * i, 4);
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    uint64_t codes;
+    memcpy(&codes, w, 8);
+    codes = (codes ^ 0x80 * each) - (uint64_t)(128 - p->form.offset) * each;
+    if (p->form.table != IM__TABLE_NONE) {
+        uint8_t bytes[8];
+        for (size_t i = 0; i < 8; i++) bytes[i] = p->code_of[(uint8_t)w[i]];
+        memcpy(&codes, bytes, 8);
+    }
+    memcpy(word, &codes, 4);
+    memcpy(word + IM__PANEL, (const uint8_t *)&codes + 4, 4);
 }
 
 /* ---- scales ---- */
@@ -130,7 +135,7 @@ static uint8_t *pack_record(const packer *p, uint8_t *scales, uint8_t *line, siz
         for (size_t h = 0; h < per_record; h++) {
             im__group group;
             im__group_read(p->w->dtype, row_at(p, out + o), index * per_record + h, &group);
-            set_codes(p, &r, o, 4 * h, group.w);
+            for (size_t i = 0; i < p->form.group; i += 8) set_codes(p, &r.quad[4 * h + i / 4][o], group.w + i);
             put_scale(p->form, scales, first_group + h, o, &group);
         }
     return put_record(line, &r, p->form.bits);
