@@ -6,6 +6,8 @@
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/ironmule
 models=$cache/models
 
+trap 'exit 130' INT TERM
+
 say() { printf '%s\n' "$*" >&2; }
 
 die() {
@@ -41,7 +43,7 @@ step() {
         printf '\r\033[K' >&2
     fi
     wait "$pid" || status=$?
-    trap - INT TERM
+    trap 'exit 130' INT TERM
     if [[ $status -eq 0 ]]; then
         # What took no time is not worth a line.
         [[ $SECONDS -eq $begun ]] || say "$label: done ($((SECONDS - begun)) s)"
