@@ -87,6 +87,16 @@ def quantise(x):
     return groups
 
 
+def rest(x, act):
+    """What quantising lost."""
+    return [f32(v - f32(act[i // 32][0] * act[i // 32][1][i % 32])) for i, v in enumerate(x)]
+
+
+def dot_wide(weights, x, length, has_min):
+    act = quantise(x)
+    return f32(dot_quantised(weights, act, length, has_min) + dot_quantised(weights, quantise(rest(x, act)), length, has_min))
+
+
 def dot_quantised(weights, act, length, has_min):
     """weights: list of (s, m, integers), each of `length` elements."""
     pairs = []

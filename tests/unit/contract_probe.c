@@ -3,6 +3,7 @@
  * Prints what the plain C functions give for made-up inputs, as lines "name word word ..." of hexadecimal binary32; test_contract.py makes
  * the same inputs and judges the lines. Usage: contract_probe SEED
  */
+#include "backend/backend.h"
 #include "num/dtype.h"
 #include "num/half.h"
 #include "num/real.h"
@@ -158,6 +159,65 @@ static void product(uint32_t dtype, size_t n_in, const int fields[2])
     line("product", y, ROWS * OUTS);
 }
 
+/* ---- wide products: a program of one, run by the backend with the level c and with the best one ---- */
+
+enum { WIDE_OUTS = 19, WIDE_WIDTH = 512 };
+
+static im__program wide_program(const im__weight *table, const im__weight *w, float *bias)
+{
+    im__program p = {.arch = "wide", .vocab = WIDE_OUTS, .context = 64, .logits = 1};
+    im__op plain = {.dst = IM__NONE, .src = IM__NONE, .src2 = IM__NONE, .weight = IM__NONE, .vector = IM__NONE};
+    im__program_value(&p, "x", (uint32_t)w->n_in);
+    im__program_value(&p, "logits", WIDE_OUTS);
+    im__program_matrix(&p, "table", table);
+    im__program_matrix(&p, "output", w);
+    im__program_vector(&p, "bias", bias, WIDE_OUTS);
+    im__op embed = plain, select = plain, product = plain;
+    embed.kind = IM__OP_EMBED, embed.dst = 0, embed.weight = 0, embed.by = 1;
+    select.kind = IM__OP_SELECT, select.src = 0;
+    product.kind = IM__OP_MATMUL, product.dst = 1, product.src = 0, product.weight = 1, product.vector = 0, product.wide = true;
+    im__program_op(&p, embed);
+    im__program_op(&p, select);
+    im__program_op(&p, product);
+    return p;
+}
+
+static void run_wide(const im__program *p, const char *level)
+{
+    im_error err;
+    im__backend *b;
+    float logits[ROWS * WIDE_OUTS];
+    im__row row[ROWS] = {{.token = 0, .wants_logits = true}, {.token = 1, .position = 1, .wants_logits = true}};
+    im__step step = {.row = row, .rows = ROWS, .seq = &(im__seq_tables){{NULL}}, .seqs = 1, .logits = logits};
+    im__backend_options o = {.threads = 2, .cpu_level = level, .max_rows = ROWS, .max_logit_rows = ROWS};
+    if (im__program_check(p, &err) != IM_OK || im__backend_cpu_open(&b, p, &o, &err) != IM_OK || b->run(b, &step, &err) != IM_OK) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
+    }
+    line("wide", logits, ROWS * WIDE_OUTS);
+    b->close(b);
+}
+
+static void wide(uint32_t dtype, size_t n_in, const int fields[2])
+{
+    static uint8_t data[WIDE_OUTS * WIDE_WIDTH * 2];
+    static float rows[WIDE_OUTS * WIDE_WIDTH];
+    float *bias = im__calloc(WIDE_OUTS, sizeof *bias);
+    if (bias == NULL) exit(1);
+    size_t row_bytes = im__dtype_row_bytes(dtype, n_in), block = im__dtype_get(dtype)->block_bytes;
+    im__weight table = {.dtype = IM__F32, .n_in = n_in, .n_out = WIDE_OUTS, .data = rows, .row_bytes = 4 * n_in};
+    im__weight w = {.dtype = dtype, .n_in = n_in, .n_out = WIDE_OUTS, .data = data, .row_bytes = row_bytes};
+    values(rows, ROWS * n_in);
+    for (size_t i = 0; i < 32; i++) rows[32 + i] = 0;
+    for (size_t i = 0; i < 32; i++) rows[64 + i] *= 0x1p-70f;
+    make_weights(data, WIDE_OUTS * row_bytes / block, block, fields);
+    values(bias, WIDE_OUTS);
+    im__program p = wide_program(&table, &w, bias);
+    run_wide(&p, "c");
+    run_wide(&p, NULL);
+    im__program_clear(&p);
+}
+
 /* ---- attention ---- */
 
 static void attend(im__kv_type type, uint32_t heads, uint32_t head_dim, size_t positions, uint32_t window, float cap)
@@ -198,6 +258,8 @@ int main(int argc, char **argv)
     product(IM__Q8_0, 544, (const int[]){0, -1});
     product(IM__Q6_K, 512, (const int[]){208, -1});
     product(IM__Q2_K, 512, (const int[]){80, 82});
+    wide(IM__Q4_1, 288, (const int[]){0, 2});
+    wide(IM__Q6_K, 512, (const int[]){208, -1});
     product(IM__F32, 300, NULL);
     product(IM__F16, 256, NULL);
     product(IM__BF16, 513, NULL);

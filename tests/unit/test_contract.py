@@ -146,9 +146,9 @@ def quantised(p, x, n):
     return rows
 
 
-def product(p, x, n, block, fields, length, has_min, read):
-    rows, weights = quantised(p, x, n), []
-    for _ in range(3):
+def make_weights(x, outs, n, block, fields, read):
+    weights = []
+    for _ in range(outs):
         row = []
         for _ in range(n // (256 if block > 40 else 32)):
             b = x.bytes(block)
@@ -156,8 +156,23 @@ def product(p, x, n, block, fields, length, has_min, read):
                 struct.pack_into('<e', b, f, x.value() / 64)
             row += read(b)
         weights.append(row)
+    return weights
+
+
+def product(p, x, n, block, fields, length, has_min, read):
+    rows, weights = quantised(p, x, n), make_weights(x, 3, n, block, fields, read)
     bias = x.values(3)
     p.expect('product', [f32(c.dot_quantised(w, row, length, has_min) + b) for row in rows for w, b in zip(weights, bias)])
+
+
+def wide_product(p, x, n, block, fields, length, has_min, read):
+    v = x.values(2 * n)
+    v[32:64] = [0.0] * 32
+    v[64:96] = [u * 2.0 ** -70 for u in v[64:96]]
+    weights, bias = make_weights(x, 19, n, block, fields, read), x.values(19)
+    wanted = [f32(c.dot_wide(w, row, length, has_min) + b) for row in (v[:n], v[n:]) for w, b in zip(weights, bias)]
+    p.expect('wide', wanted)
+    p.expect('wide', wanted)
 
 
 def float_product(p, x, n, narrow):
@@ -194,6 +209,8 @@ def check(command, seed):
     product(p, x, 544, 34, (0,), 32, False, groups_q8_0)
     product(p, x, 512, 210, (208,), 16, False, groups_q6_k)
     product(p, x, 512, 84, (80, 82), 16, True, groups_q2_k)
+    wide_product(p, x, 288, 20, (0, 2), 32, True, groups_q4_1)
+    wide_product(p, x, 512, 210, (208,), 16, False, groups_q6_k)
     float_product(p, x, 300, lambda u: u)
     float_product(p, x, 256, c.half)
     float_product(p, x, 513, lambda u: c.of_bits(c.bits(u) & 0xffff0000))
