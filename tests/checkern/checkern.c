@@ -167,7 +167,7 @@ static int digest(const options *o)
         if (result.failed > 0) printf("FAILED %s: %s\n", all[i].name, result.first);
         wrong += result.failed > 0;
         if (file == NULL)
-            printf("%-16s %016llx\n", all[i].name, (unsigned long long)result.digest);
+            printf("%-18s %016llx\n", all[i].name, (unsigned long long)result.digest);
         else
             wrong += !expected(file, all[i].name, (unsigned long long)result.digest);
     }

@@ -14,6 +14,7 @@ typedef struct num_job {
     const float *x;
     const void *row;
     size_t n;
+    const im__act *act;
     uint32_t dtype;
     double theta;
 } num_job;
@@ -82,5 +83,26 @@ void ck_num_dequantise(ck_test *t)
         j.row = row;
         j.y = ck_out(t, "y", CK_F32, j.n, j.n * sizeof(float));
         ck_run(t, dequantise_call, &j);
+    }
+}
+
+static void rest_call(const void *p, const ck_subject *s)
+{
+    const num_job *j = p;
+    (void)s;
+    im__quantise_rest(j->act, 0, j->x, j->y);
+}
+
+void ck_num_quantise_rest(ck_test *t)
+{
+    for (int f = 0; f <= CK_NONFINITE; f++) {
+        num_job j = {.n = 2048};
+        if (!ck_case(t, (ck_work){0}, "%s", ck_flavour_name((ck_flavour)f))) continue;
+        j.x = ck_in_floats(t, "x", (ck_flavour)f, j.n);
+        im__act act = im__act_carve(ck_in(t, "act", im__act_bytes(1, j.n), 64), 1, j.n);
+        t->reference->ops.quantise(&act, 0, j.x);
+        j.act = &act;
+        j.y = ck_out(t, "rest", CK_F32, j.n, j.n * sizeof(float));
+        ck_run(t, rest_call, &j);
     }
 }
