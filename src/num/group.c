@@ -251,7 +251,7 @@ void im__super_read(uint32_t dtype, const void *row, size_t index, im__super *ou
     if (dtype == IM__IQ4_XS)
         for (size_t k = 0; k < groups; k++) out->scale[k] = (int8_t)iq4_xs_scale(b, k);
     if (dtype == IM__Q4_K || dtype == IM__Q5_K)
-        for (size_t k = 0; k < groups; k++) {
+        for (size_t k = 0; k < 8; k++) {
             int scale, min;
             q4_scale_min(b + 4, k, &scale, &min);
             out->scale[k] = (int8_t)scale;
