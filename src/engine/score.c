@@ -4,15 +4,16 @@
  */
 #include "engine/internal.h"
 
-#include <math.h>
+#include "num/log_exp.h"
+
 #include <string.h>
 
-/* log of the sum of e^(logit - max), summed in double in id order. The C library's functions are good enough here: a report, not a decision. */
+/* log of the sum of e^(logit - max), summed in binary64 in id order (docs/numerics.md, section 5). */
 static double log_sum(const float *logits, size_t n, float max)
 {
     double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += exp((double)logits[i] - (double)max);
-    return log(sum);
+    for (size_t i = 0; i < n; i++) sum += im__exp_double((double)logits[i] - (double)max);
+    return im__log_double(sum);
 }
 
 void im__score_take_logits(im_request *r, const float *logits, size_t first, size_t rows)

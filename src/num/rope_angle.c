@@ -2,42 +2,14 @@
  *
  * Rotary angles in binary64: only + - * / and comparisons, so the same bits everywhere. Series are Taylor's, their cut-off below 1e-17.
  */
+#include "num/log_exp.h"
 #include "num/real.h"
-
-static double two_to(int n)
-{
-    uint64_t bits = (uint64_t)(n + 1023) << 52;
-    double power;
-    memcpy(&power, &bits, sizeof power);
-    return power;
-}
 
 static double nearest(double x) { return (x + 0x1.8p52) - 0x1.8p52; } /* |x| < 2^51 */
 
-/* x = m * 2^e with m near 1; log m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172. */
-static double log_double(double x)
-{
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    int e = (int)(bits >> 52) - 1023;
-    double m = x * two_to(-e / 2) * two_to(-(e - e / 2));
-    if (m > 1.4142135623730951) m /= 2, e++;
-    double s = (m - 1) / (m + 1), square = s * s, series = 0;
-    for (int k = 25; k >= 3; k -= 2) series = (series + 1.0 / k) * square;
-    return e * 0x1.62e42fefa2p-1 + (2 * (s * series + s) + e * 0x1.9ef35793c7673p-41);
-}
-
-static double exp_double(double x)
-{
-    double n = nearest(x * 0x1.71547652b82fep+0);
-    double r = (x - n * 0x1.62e42fefa2p-1) - n * 0x1.9ef35793c7673p-41, series = 1;
-    for (int k = 14; k >= 1; k--) series = series * r / k + 1;
-    return series * two_to((int)n);
-}
-
 double im__rope_frequency(double theta, unsigned i, unsigned dim)
 {
-    return exp_double(-2.0 * (double)i / (double)dim * log_double(theta));
+    return im__exp_double(-2.0 * (double)i / (double)dim * im__log_double(theta));
 }
 
 /* |r| <= pi/4 and a little. */

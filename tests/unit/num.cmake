@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 im_test(test_real SOURCES test_real.c LINK m)
 im_script_test(test_no_libm SCRIPT test_no_libm.py LABELS host
-  ARGS "$<TARGET_OBJECTS:num>" "$<TARGET_OBJECTS:ops>" "$<TARGET_OBJECTS:backend_cpu>")
+  ARGS "$<TARGET_OBJECTS:num>" "$<TARGET_OBJECTS:ops>" "$<TARGET_OBJECTS:backend_cpu>"
+       "$<TARGET_OBJECTS:engine>")
 
 # The plain C functions against a second implementation of docs/numerics.md.
 add_executable(contract_probe contract_probe.c)

@@ -3,6 +3,7 @@
  * The functions of the numeric contract against the platform's libm in higher precision: expl has an own error below 2^-63, some 2^-39 of a
  * binary32's unit in the last place, and fmaf is correctly rounded.
  */
+#include "num/log_exp.h"
 #include "num/real.h"
 
 #include <math.h>
@@ -170,6 +171,30 @@ static void frequencies_are_close(void **state)
     assert_true(im__rope_frequency(10000, 0, 64) == 1);
 }
 
+static void exponentials_in_double_are_close(void **state)
+{
+    (void)state;
+    for (double x = -708; x <= 709; x += 0.00737) {
+        long double error = (long double)im__exp_double(x) / expl((long double)x) - 1;
+        if (!(fabsl(error) < 4e-16L)) fail_msg("exp(%a) is off by %Lg", x, error);
+    }
+    for (double x = 0x1p-60; x < 1; x *= 1.37)
+        assert_true(fabsl((long double)im__exp_double(-x) - expl(-(long double)x)) < 2.3e-16L);
+    assert_true(im__exp_double(0.0) == 1 && im__exp_double(-0.0) == 1);
+    assert_true(im__exp_double(-709) == 0 && im__exp_double(-1e300) == 0 && im__exp_double(-INFINITY) == 0);
+    assert_true(im__exp_double(710) == INFINITY && im__exp_double(INFINITY) == INFINITY && isnan(im__exp_double(NAN)));
+}
+
+static void logarithms_in_double_are_close(void **state)
+{
+    (void)state;
+    for (double x = 0x1p-1022; x < 1e308; x *= 1.0173) {
+        long double real = logl((long double)x), unit = fabsl(real) > 1 ? fabsl(real) : 1;
+        if (!(fabsl((long double)im__log_double(x) - real) < 4e-16L * unit)) fail_msg("log(%a) = %a", x, im__log_double(x));
+    }
+    assert_true(im__log_double(1) == 0 && isnan(im__log_double(NAN)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +207,8 @@ int main(void)
         cmocka_unit_test(rounding_goes_to_even),
         cmocka_unit_test(angles_are_close),
         cmocka_unit_test(frequencies_are_close),
+        cmocka_unit_test(exponentials_in_double_are_close),
+        cmocka_unit_test(logarithms_in_double_are_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
