@@ -16,28 +16,37 @@ static bool given(const im__jvalue *v) { return !im__jabsent(v) && v->type != J_
 
 /* ---- keys by which items are sorted, grouped and compared ---- */
 
-/* item, or what attribute= names in it; strings in lower case when `fold`. */
-static bool key_of(im__jrun *run, const im__jvalue *item, const im__jvalue *attribute, bool fold, im__jvalue *out)
+/* How a filter looks at an item. */
+typedef struct key_rule {
+    const im__jvalue *attribute; /* none or absent: the item itself */
+    const im__jvalue *fallback;  /* for what is undefined; NULL, none or absent: it stays undefined */
+    bool fold;                   /* strings in lower case */
+    bool many;                   /* "a,b" names several attributes, and the key is the list of them */
+} key_rule;
+
+static bool key_of(im__jrun *run, const im__jvalue *item, key_rule rule, im__jvalue *out)
 {
     *out = *item;
-    if (given(attribute) && !im__jget_path(run, item, attribute, out)) return false;
+    if (given(rule.attribute) && !im__jget_path(run, item, rule.attribute, out)) return false;
+    if (out->type == J_UNDEFINED && rule.fallback != NULL && given(rule.fallback)) *out = *rule.fallback;
     im__jvalue key = *out;
-    return !fold || key.type != J_STR || im__jcase(run, key.as.str, J_LOWER, out);
+    return !rule.fold || key.type != J_STR || im__jcase(run, key.as.str, J_LOWER, out);
 }
 
-/* The list of keys that "a,b" names. */
-static bool keys_of(im__jrun *run, const im__jvalue *item, const im__jvalue *attribute, bool fold, im__jvalue *out)
+static bool keys_of(im__jrun *run, const im__jvalue *item, key_rule rule, im__jvalue *out)
 {
     im__jseq *keys = im__jseq_new(run, 1);
     im__jvalue key, path;
+    const im__jvalue *attribute = rule.attribute;
     if (keys == NULL) return false;
     *out = im__jseq_value(J_LIST, keys);
-    if (attribute->type != J_STR) return key_of(run, item, attribute, fold, &key) && im__jseq_push(run, keys, &key);
+    if (attribute->type != J_STR) return key_of(run, item, rule, &key) && im__jseq_push(run, keys, &key);
     const im__jstr *all = attribute->as.str;
+    rule.attribute = &path;
     for (size_t from = 0; from <= all->n;) {
         const char *comma = memchr(all->p + from, ',', all->n - from);
         size_t to = comma != NULL ? (size_t)(comma - all->p) : all->n;
-        if (!im__jstr_sub(run, all, from, to, &path) || !key_of(run, item, &path, fold, &key)) return false;
+        if (!im__jstr_sub(run, all, from, to, &path) || !key_of(run, item, rule, &key)) return false;
         if (!im__jseq_push(run, keys, &key)) return false;
         from = to + 1;
     }
@@ -45,7 +54,7 @@ static bool keys_of(im__jrun *run, const im__jvalue *item, const im__jvalue *att
 }
 
 /* The items of self, sorted. */
-static bool sorted(const im__jcall *c, const im__jvalue *attribute, bool fold, bool reverse, im__jseq **out)
+static bool sorted(const im__jcall *c, key_rule rule, bool reverse, im__jseq **out)
 {
     im__jseq *items, *result;
     if (!im__jiterate(c->run, c->self, &items)) return false;
@@ -54,7 +63,8 @@ static bool sorted(const im__jcall *c, const im__jvalue *attribute, bool fold, b
     if (list == NULL || result == NULL) return false;
     for (size_t i = 0; i < items->n; i++) {
         list[i].index = i;
-        if (!im__jwork(c->run, 1) || !keys_of(c->run, &items->at[i], attribute, fold, &list[i].key)) return false;
+        bool ok = im__jwork(c->run, 1) && (rule.many ? keys_of : key_of)(c->run, &items->at[i], rule, &list[i].key);
+        if (!ok) return false;
     }
     if (!im__jsort(c->run, list, items->n, reverse)) return false;
     for (size_t i = 0; i < items->n; i++) result->at[result->n++] = items->at[list[i].index];
@@ -65,7 +75,9 @@ static bool sorted(const im__jcall *c, const im__jvalue *attribute, bool fold, b
 static bool f_sort(const im__jcall *c, im__jvalue *out)
 {
     im__jseq *seq;
-    if (!sorted(c, &c->arg[2], !im__jarg_flag(c, 1, false), im__jarg_flag(c, 0, false), &seq)) return false;
+    if (!sorted(c, (key_rule){.attribute = &c->arg[2], .fold = !im__jarg_flag(c, 1, false), .many = true},
+                im__jarg_flag(c, 0, false), &seq))
+        return false;
     *out = im__jseq_value(J_LIST, seq);
     return true;
 }
@@ -88,7 +100,7 @@ static bool f_dictsort(const im__jcall *c, im__jvalue *out)
     if (pairs == NULL) return false;
     im__jvalue self = im__jseq_value(J_LIST, pairs);
     im__jcall inner = {.run = c->run, .self = &self};
-    if (!sorted(&inner, &by, fold, im__jarg_flag(c, 2, false), &seq)) return false;
+    if (!sorted(&inner, (key_rule){.attribute = &by, .fold = fold}, im__jarg_flag(c, 2, false), &seq)) return false;
     *out = im__jseq_value(J_LIST, seq);
     return true;
 }
@@ -100,7 +112,9 @@ static bool f_unique(const im__jcall *c, im__jvalue *out)
     if (seq == NULL || seen == NULL || !im__jiterate(c->run, c->self, &items)) return false;
     for (size_t i = 0; i < items->n; i++) {
         im__jvalue key;
-        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], &c->arg[1], !im__jarg_flag(c, 0, false), &key)) return false;
+        if (!im__jwork(c->run, 1) ||
+            !key_of(c->run, &items->at[i], (key_rule){.attribute = &c->arg[1], .fold = !im__jarg_flag(c, 0, false)}, &key))
+            return false;
         if (im__jdict_get(c->run, seen, &key) != NULL) continue;
         if (!im__jdict_set(c->run, seen, &key, &key) || !im__jseq_push(c->run, seq, &items->at[i])) return false;
     }
@@ -117,7 +131,8 @@ static bool extreme(const im__jcall *c, int sign, im__jvalue *out)
     if (items->n == 0) return undefined_hint(c->run, "No aggregated item, sequence was empty.", out);
     for (size_t i = 0; i < items->n; i++) {
         int order = sign;
-        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], &c->arg[1], fold, &key)) return false;
+        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], (key_rule){.attribute = &c->arg[1], .fold = fold}, &key))
+            return false;
         if (i > 0 && !im__jorder(c->run, &key, &best, sign > 0 ? ">" : "<", &order)) return false;
         if (order != sign) continue;
         best = key;
@@ -138,7 +153,7 @@ static bool f_sum(const im__jcall *c, im__jvalue *out)
     if (!im__jiterate(c->run, c->self, &items)) return false;
     for (size_t i = 0; i < items->n; i++) {
         left = *out;
-        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], &c->arg[0], false, &item)) return false;
+        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], (key_rule){.attribute = &c->arg[0]}, &item)) return false;
         if (!im__jmath(c->run, (unsigned)'+' << 8, &left, &item, out)) return false;
     }
     return true;
@@ -147,19 +162,16 @@ static bool f_sum(const im__jcall *c, im__jvalue *out)
 static bool f_groupby(const im__jcall *c, im__jvalue *out)
 {
     im__jseq *items, *groups = im__jseq_new(c->run, 0), *group = NULL;
-    bool fold = !im__jarg_flag(c, 2, false), same = false;
-    im__jvalue key, last = im__jnone(), pair;
-    if (groups == NULL || !sorted(c, &c->arg[0], fold, false, &items)) return false;
+    key_rule rule = {.attribute = &c->arg[0], .fallback = &c->arg[1], .fold = !im__jarg_flag(c, 2, false)}, as_is = rule;
+    im__jvalue key, last = im__jnone(), pair, shown;
+    bool same = false;
+    as_is.fold = false;
+    if (groups == NULL || !sorted(c, rule, false, &items)) return false;
     for (size_t i = 0; i < items->n; i++) {
-        if (!key_of(c->run, &items->at[i], &c->arg[0], fold, &key)) return false;
-        if (key.type == J_UNDEFINED && !im__jabsent(&c->arg[1])) key = c->arg[1];
-        if (i > 0 && !im__jequal(c->run, &key, &last, &same)) return false;
+        if (!key_of(c->run, &items->at[i], rule, &key) || !im__jequal(c->run, &key, &last, &same)) return false;
         if (i == 0 || !same) {
-            im__jvalue list, shown;
-            if ((group = im__jseq_new(c->run, 0)) == NULL || !key_of(c->run, &items->at[i], &c->arg[0], false, &shown))
-                return false;
-            if (shown.type == J_UNDEFINED) shown = key;
-            list = im__jseq_value(J_LIST, group);
+            if ((group = im__jseq_new(c->run, 0)) == NULL || !key_of(c->run, &items->at[i], as_is, &shown)) return false;
+            im__jvalue list = im__jseq_value(J_LIST, group);
             if (!im__jpair(c->run, &shown, &list, &pair) || !im__jseq_push(c->run, groups, &pair)) return false;
             pair.as.seq->pair = true;
         }
@@ -302,7 +314,7 @@ static bool f_join(const im__jcall *c, im__jvalue *out)
     if (!im__jstr_static(c->run, "", &sep) || (!im__jabsent(&c->arg[0]) && !im__jto_str(c->run, &c->arg[0], &sep))) return false;
     if (!im__jiterate(c->run, c->self, &items)) return false;
     for (size_t i = 0; i < items->n; i++) {
-        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], &c->arg[1], false, &v)) return false;
+        if (!im__jwork(c->run, 1) || !key_of(c->run, &items->at[i], (key_rule){.attribute = &c->arg[1]}, &v)) return false;
         if (i > 0) im__jtext_add(&t, sep.as.str);
         if (!im__jput_str(&t, &v)) return false;
     }

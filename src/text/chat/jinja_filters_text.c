@@ -86,6 +86,13 @@ static bool f_safe(const im__jcall *c, im__jvalue *out)
     return as_str(c, &s) && im__jstr_safe(c->run, &s, out);
 }
 
+static bool need_str(const im__jcall *c, im__jvalue *out)
+{
+    *out = *c->self;
+    if (c->self->type == J_UNDEFINED) return im__juse_undefined(c->run, c->self);
+    return c->self->type == J_STR || im__jfail(c->run, "this filter needs a string, not %s", im__jtype_name(c->self));
+}
+
 static bool indentation(const im__jcall *c, const im__jvalue *width, im__jvalue *out)
 {
     im__jtext t = {.run = c->run};
@@ -105,7 +112,7 @@ static bool f_indent(const im__jcall *c, im__jvalue *out)
     im__jvalue s, lines, pad, newline;
     im__jtext t = {.run = c->run};
     bool first = im__jarg_flag(c, 1, false), blank = im__jarg_flag(c, 2, false);
-    if (!indentation(c, &c->arg[0], &pad) || !as_str(c, &s) || !im__jstr_static(c->run, "\n", &newline)) return false;
+    if (!indentation(c, &c->arg[0], &pad) || !need_str(c, &s) || !im__jstr_static(c->run, "\n", &newline)) return false;
     im__jvalue whole = s;
     im__jargs none = {0};
     if (!im__jstr_concat(c->run, s.as.str, newline.as.str, &whole)) return false;
@@ -148,14 +155,16 @@ static bool f_truncate(const im__jcall *c, im__jvalue *out)
 {
     im__jvalue s, end, head;
     int64_t length, leeway;
-    if (!as_str(c, &s) || !im__jstr_static(c->run, "...", &end)) return false;
+    size_t n;
+    if (!im__jlength(c->run, c->self, &n) || !im__jstr_static(c->run, "...", &end)) return false;
     if (!im__jabsent(&c->arg[2]) && !im__jto_str(c->run, &c->arg[2], &end)) return false;
     if (!im__jarg_int(c, 0, 255, &length) || !im__jarg_int(c, 3, 5, &leeway)) return false;
-    int64_t end_length = (int64_t)im__jstr_length(end.as.str), n = (int64_t)im__jstr_length(s.as.str);
+    int64_t end_length = (int64_t)im__jstr_length(end.as.str);
     if (length < end_length || leeway < 0 || length > INT32_MAX || leeway > INT32_MAX)
         return im__jfail(c->run, "truncate: expected length >= %lld, got %lld", (long long)end_length, (long long)length);
-    *out = s;
-    if (n <= length + leeway) return true;
+    *out = *c->self;
+    if ((int64_t)n <= length + leeway) return true;
+    if (!need_str(c, &s)) return false;
     size_t cut = im__jstr_offset(s.as.str, (size_t)(length - end_length));
     if (!im__jarg_flag(c, 1, false)) {
         static const im__jstr blank = {.p = " ", .n = 1};

@@ -241,8 +241,8 @@ bool im__jformat_percent(im__jrun *run, const im__jstr *format, const im__jvalue
         if (by_name && !take_named(&f, &v)) return false;
         if (!read_percent(&f, &s) || (!by_name && !take_value(&f, &v)) || !put_conversion(&f, &t, &s, &v)) return false;
     }
-    bool all_used =
-        values->type == J_TUPLE ? f.next == values->as.seq->n : f.next > 0 || values->type == J_DICT || values->type == J_LIST;
+    bool indexed = values->type == J_DICT || values->type == J_LIST || values->type == J_UNDEFINED; /* need not be used */
+    bool all_used = values->type == J_TUPLE ? f.next == values->as.seq->n : f.next > 0 || indexed;
     if (!named && !all_used) return im__jfail(run, "not all arguments converted during string formatting");
     return im__jtext_done(&t, out);
 }

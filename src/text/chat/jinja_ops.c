@@ -184,7 +184,7 @@ bool im__jmath(im__jrun *run, unsigned op, const im__jvalue *a, const im__jvalue
     }
     if (op == IM__OP('*', 0) && repeats(a) && is_int(b)) return repeat(run, a, b, out);
     if (op == IM__OP('*', 0) && repeats(b) && is_int(a)) return repeat(run, b, a, out);
-    if (op == IM__OP('%', 0) && a->type == J_STR && b->type != J_UNDEFINED) return im__jformat_percent(run, a->as.str, b, out);
+    if (op == IM__OP('%', 0) && a->type == J_STR) return im__jformat_percent(run, a->as.str, b, out);
     return mistyped(run, op, a, b);
 }
 

@@ -33,6 +33,7 @@ static void put_escape(im__jtext *t, uint32_t code, uint8_t origin)
 
 static void repr_str(im__jtext *t, const im__jstr *s)
 {
+    if (s->safe) im__jtext_puts(t, "Markup(");
     char quote = memchr(s->p, '\'', s->n) != NULL && memchr(s->p, '"', s->n) == NULL ? '"' : '\'';
     im__jtext_put(t, &quote, 1, J_FROM_TEMPLATE);
     size_t done = 0;
@@ -54,6 +55,7 @@ static void repr_str(im__jtext *t, const im__jstr *s)
     }
     im__jtext_slice(t, s, done, s->n);
     im__jtext_put(t, &quote, 1, J_FROM_TEMPLATE);
+    if (s->safe) im__jtext_puts(t, ")");
 }
 
 static bool repr_items(im__jtext *t, const im__jseq *seq)

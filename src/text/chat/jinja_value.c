@@ -325,8 +325,10 @@ bool im__jlength(im__jrun *run, const im__jvalue *v, size_t *out)
     }
 }
 
-static bool characters(im__jrun *run, const im__jstr *s, im__jseq **out)
+static bool characters(im__jrun *run, const im__jstr *whole, im__jseq **out)
 {
+    im__jstr plain = *whole, *s = &plain;
+    plain.safe = false;
     im__jseq *seq = im__jseq_new(run, im__jstr_length(s));
     for (size_t i = 0; seq != NULL && i < s->n;) {
         uint32_t code;
