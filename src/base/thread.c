@@ -14,7 +14,7 @@ static void *thread_main(void *given)
 {
     start s = *(start *)given;
     im__free(given);
-    fesetenv(FE_DFL_ENV);
+    im__float_reset();
     return s.main(s.argument);
 }
 
@@ -47,7 +47,10 @@ bool im__thread_start(pthread_t *out, void *(*main)(void *), void *argument)
 void im__float_enter(im__float_state *saved)
 {
     fegetenv(saved);
-    fesetenv(FE_DFL_ENV);
+    im__float_reset();
 }
+
+/* Rounding, traps and flags; where the machine has them, flush to zero and subnormals as zero too. */
+void im__float_reset(void) { fesetenv(FE_DFL_ENV); }
 
 void im__float_leave(const im__float_state *saved) { fesetenv(saved); }

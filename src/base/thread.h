@@ -19,4 +19,7 @@ typedef fenv_t im__float_state;
 void im__float_enter(im__float_state *saved);
 void im__float_leave(const im__float_state *saved);
 
+/* On a thread of the library, behind a call of the program's function: it may have left another environment, or loaded something that does. */
+void im__float_reset(void);
+
 #endif

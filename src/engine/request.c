@@ -2,6 +2,7 @@
 #include "engine/internal.h"
 
 #include "base/machine.h"
+#include "base/thread.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -207,7 +208,10 @@ static bool emit(im_request *r, int32_t id, const float *logits)
                             .logits = r->want_logits ? logits : NULL,
                             .vocabulary = r->engine->model->program.vocab};
     if (end > r->emitted) r->emitted = end;
-    return r->on_token == NULL || r->on_token(r->user, &event);
+    if (r->on_token == NULL) return true;
+    bool more = r->on_token(r->user, &event);
+    im__float_reset();
+    return more;
 }
 
 static void failed(im_request *r, im_status status, const char *message) { r->status = im__fail(&r->error, status, "%s", message); }

@@ -4,6 +4,7 @@
  */
 #include "engine/internal.h"
 
+#include "base/thread.h"
 #include "num/log_exp.h"
 
 #include <string.h>
@@ -30,8 +31,9 @@ void im__score_take_logits(im_request *r, const float *logits, size_t first, siz
         if (r->top1 != NULL) r->top1[first + i] = best;
         if (r->top1_logprob != NULL) r->top1_logprob[first + i] = (float)-norm;
     }
-    if (r->on_score != NULL && !r->on_score(r->user, first + rows, r->known))
-        r->status = im__fail(&r->error, IM_ERR_CANCELLED, "cancelled");
+    bool more = r->on_score == NULL || r->on_score(r->user, first + rows, r->known);
+    im__float_reset();
+    if (!more) r->status = im__fail(&r->error, IM_ERR_CANCELLED, "cancelled");
 }
 
 im_status im_engine_score(im_engine *e, const int32_t *ids, size_t count, float *logprob, int32_t *top1, float *top1_logprob,

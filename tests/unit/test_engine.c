@@ -3,8 +3,8 @@
  * The engine on a small model: one answer under every way of computing it, edges of the context, what a callback sees, scoring, refusals.
  */
 #include "engine_fixture.h"
+#include "hostile_floats.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,16 +69,52 @@ static void one_answer_beside_neighbours(void **state)
         assert_true(hash_with(sized(2, 16, CONTEXT, 8), 100, 12, neighbours) == want);
 }
 
+static uint64_t program_digest(void)
+{
+    im_model *model;
+    im_model_info info;
+    if (im_model_open(&model, TINY_MODEL, NULL, NULL) != IM_OK) return 0;
+    im_model_get_info(model, &info);
+    im_model_close(model);
+    return info.program_digest;
+}
+
 /* A program may have set another rounding and flush-to-zero; the library computes as the contract says, and gives the caller's state back. */
 static void one_answer_in_any_float_environment(void **state)
 {
     (void)state;
-    uint64_t want = hash_with(sized(2, 64, CONTEXT, 1), 60, 5, 0);
-    assert_int_equal(fesetround(FE_UPWARD), 0);
-    uint64_t hash = hash_with(sized(2, 64, CONTEXT, 1), 60, 5, 0);
-    assert_int_equal(fegetround(), FE_UPWARD);
-    fesetround(FE_TONEAREST);
-    assert_true(hash == want);
+    uint64_t want = hash_with(sized(2, 64, CONTEXT, 1), 60, 5, 0), want_digest = program_digest();
+    hostile_floats();
+    uint64_t hash = hash_with(sized(2, 64, CONTEXT, 1), 60, 5, 0), digest = program_digest();
+    assert_int_equal(fegetround(), FE_DOWNWARD);
+    friendly_floats();
+    assert_true(hash == want && digest == want_digest && digest != 0);
+}
+
+static bool spoil_floats(void *user, const im_token_event *event)
+{
+    (void)user, (void)event;
+    hostile_floats();
+    return true;
+}
+
+/* Whatever a callback does to the engine's thread. */
+static void one_answer_behind_any_callback(void **state)
+{
+    (void)state;
+    im_engine_options sizes = sized(1, 64, CONTEXT, 1);
+    im_request_options o;
+    im_result result;
+    im_request_options_defaults(&o);
+    o.max_tokens = 5;
+    o.ignore_eos = true;
+    o.on_token = spoil_floats;
+    im_engine *e = open_tiny(&sizes);
+    im_request *r = submit_prompt(e, 60, 7, o);
+    assert_int_equal(im_request_wait(r, &result, NULL), IM_OK);
+    im_request_free(r);
+    assert_true(result.logits_hash == generate_hash(e, 60, 7, 5, 0));
+    im_engine_close(e);
 }
 
 /* Long prompts share steps, shorter ones are done first; nobody changes anybody's bits. */
@@ -508,6 +544,7 @@ int main(void)
         cmocka_unit_test(one_answer_at_every_level),
         cmocka_unit_test(one_answer_beside_neighbours),
         cmocka_unit_test(one_answer_in_any_float_environment),
+        cmocka_unit_test(one_answer_behind_any_callback),
         cmocka_unit_test(several_requests_at_once),
         cmocka_unit_test(a_seed_is_an_answer),
         cmocka_unit_test(the_answer_ends_where_the_context_does),
