@@ -51,24 +51,37 @@ void im_machine_get_info(im_machine_info *info)
     *info = (im_machine_info){.cores = im__machine_cores(), .memory_available = im__machine_memory()};
 }
 
+static im_status check_ops(im__cpu_level level, im_error *err)
+{
+    im__ops ops;
+    const char *wrong;
+    im__ops_c(&ops);
+    im__ops_cpu(&ops, level);
+    IM__TRY(im__ops_self_check(&ops, &wrong, err));
+    if (wrong == NULL) return IM_OK;
+    return im__fail(err, IM_ERR_INTERNAL, "operation %s of level %s does not return the reference's bits on this machine", wrong,
+                    im__cpu_level_name(level));
+}
+
+static im_status check_matmul(const im__matmul_kernel *k, im_error *err)
+{
+    bool good;
+    IM__TRY(im__matmul_self_check(k, &good, err));
+    if (good) return IM_OK;
+    return im__fail(err, IM_ERR_INTERNAL, "kernel %s does not return the reference's bits on this machine", k->name);
+}
+
 im_status im_cpu_self_check(const char *name, size_t *checked, im_error *err)
 {
     im__cpu_level level;
-    im__ops ops;
     size_t count = 1; /* the table of operations */
     if (name == NULL || !im__cpu_level_parse(name, &level))
         return im__fail(err, IM_ERR_ARGUMENT, "\"%s\" is no kernel level", name == NULL ? "" : name);
     if (!im__cpu_has(level)) return im__fail(err, IM_ERR_UNSUPPORTED, "this machine does not have the kernel level %s", name);
-    im__ops_c(&ops);
-    im__ops_cpu(&ops, level);
-    const char *wrong = im__ops_self_check(&ops);
-    if (wrong != NULL)
-        return im__fail(err, IM_ERR_INTERNAL, "operation %s of level %s does not return the reference's bits on this machine",
-                        wrong, name);
+    IM__TRY(check_ops(level, err));
     for (const im__matmul_kernel *const *k = im__matmul_kernels(); *k != NULL; k++) {
         if ((*k)->level != level) continue;
-        if (!im__matmul_self_check(*k))
-            return im__fail(err, IM_ERR_INTERNAL, "kernel %s does not return the reference's bits on this machine", (*k)->name);
+        IM__TRY(check_matmul(*k, err));
         count++;
     }
     if (checked != NULL) *checked = count;

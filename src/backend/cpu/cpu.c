@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/self_check.h"
+
+#include "backend/cpu/admit.h"
 
 #include <string.h>
 
@@ -107,23 +108,15 @@ static im_status choose_level(const im__backend_options *o, im__cpu_level *out, 
     return IM_OK;
 }
 
-/* The operations of the highest level whose table passes the self-check; a failure is remembered by name. */
-static void admit_ops(im__cpu *c)
+/* Bytes of each pool and of all; pages of a model that claims a great deal times a great context may exceed what can be counted. */
+static im_status count_pools(const im__program *p, const im__backend_options *o, size_t bytes[IM__POOLS], size_t *all,
+                             im_error *err)
 {
-    for (int level = (int)c->level; level >= IM__CPU_C; level--) {
-        im__ops_c(&c->ops);
-        im__ops_cpu(&c->ops, (im__cpu_level)level);
-        const char *wrong = level == IM__CPU_C ? NULL : im__ops_self_check(&c->ops);
-        if (wrong == NULL) return;
-        c->wrong_op = wrong;
-    }
-}
-
-static size_t pool_bytes(const im__program *p, const im__backend_options *o)
-{
-    size_t bytes = 0;
-    for (int k = 0; k < IM__POOLS; k++) bytes += o->pages[k] * im__kv_page_bytes(p, (im__pool_kind)k);
-    return bytes;
+    *all = 0;
+    for (int k = 0; k < IM__POOLS; k++)
+        if (!im__mul(o->pages[k], im__kv_page_bytes(p, (im__pool_kind)k), &bytes[k]) || !im__add(*all, bytes[k], all))
+            return im__fail(err, IM_ERR_MEMORY, "the KV cache exceeds the address space; a smaller context needs less");
+    return IM_OK;
 }
 
 /* Chooses kernels and phases and counts bytes; takes nothing large. */
@@ -133,7 +126,7 @@ static im_status prepare(im__cpu *c, const im__program *p, const im__backend_opt
     c->options = *o;
     c->options.cpu_level = NULL; /* the caller's string is not ours to keep */
     IM__TRY(choose_level(o, &c->level, err));
-    admit_ops(c);
+    IM__TRY(im__admit_ops(&c->ops, c->level, &c->wrong_op, err));
     IM__TRY(im__weights_choose(&c->weights, p, c->level, err));
     IM__TRY(im__lower(p, &c->lowered, err));
     c->value = im__calloc(p->value_count, sizeof *c->value);
@@ -145,7 +138,7 @@ static im_status prepare(im__cpu *c, const im__program *p, const im__backend_opt
     carver count = {0};
     carve(c, &count);
     c->block_bytes = count.used;
-    return IM_OK;
+    return count_pools(p, o, c->pool_bytes, &c->all_pools_bytes, err);
 }
 
 static void place_layers(im__cpu *c)
@@ -163,7 +156,6 @@ static im_status take_memory(im__cpu *c, im_error *err)
 {
     place_layers(c);
     for (int k = 0; k < IM__POOLS; k++) {
-        c->pool_bytes[k] = c->options.pages[k] * im__kv_page_bytes(c->p, (im__pool_kind)k);
         c->pool[k] = im__aligned_alloc(c->pool_bytes[k]);
         if (c->pool[k] == NULL)
             return im__fail(err, IM_ERR_MEMORY, "%zu MiB for the KV cache are not to be had", c->pool_bytes[k] >> 20);
@@ -197,11 +189,9 @@ static const char *describe(const im__backend *b) { return ((const im__cpu *)b)-
 
 static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
-    size_t phases;
     IM__TRY(prepare(c, p, o, err));
     IM__TRY(take_memory(c, err));
-    phases = c->lowered.phase_count + 1 > p->matrix_count ? c->lowered.phase_count + 1 : p->matrix_count;
-    IM__TRY(im__team_new(&c->team, o->threads, phases, err));
+    IM__TRY(im__team_new(&c->team, o->threads, c->lowered.phase_count + 1, err));
     c->weights.progress = o->progress;
     c->weights.progress_user = o->progress_user;
     IM__TRY(im__weights_pack(&c->weights, c->team, err));
@@ -232,7 +222,7 @@ im_status im__backend_cpu_plan(const im__program *p, const im__backend_options *
     if (c == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
     im_status status = prepare(c, p, o, err);
     if (status == IM_OK)
-        *plan = (im__memory_plan){.weights = im__weights_bytes(&c->weights), .kv = pool_bytes(p, o), .workspace = c->block_bytes};
+        *plan = (im__memory_plan){.weights = im__weights_bytes(&c->weights), .kv = c->all_pools_bytes, .workspace = c->block_bytes};
     close_cpu(&c->base);
     return status;
 }

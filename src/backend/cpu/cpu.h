@@ -37,7 +37,7 @@ typedef struct im__cpu {
 
     /* caches */
     void *pool[IM__POOLS];
-    size_t pool_bytes[IM__POOLS], page_bytes[IM__POOLS];
+    size_t pool_bytes[IM__POOLS], all_pools_bytes, page_bytes[IM__POOLS];
     size_t *layer_offset; /* [kv_count] of the layer's keys in a page of its pool, in bytes */
 
     /* workspace, all of it carved out of one block */

@@ -7,11 +7,12 @@
 #define IRONMULE_BACKEND_CPU_SELF_CHECK_H
 
 #include "backend/cpu/kernels.h"
+#include "base/error.h"
 
-/* True when the kernel returns the reference's bits for one row and for a tile. Also true for a shape that it does not serve. False when memory runs out. */
-bool im__matmul_self_check(const im__matmul_kernel *k);
+/* *good: the kernel returns the reference's bits for one row and for a tile; also true when it does not serve the shape of the case. Error: IM_ERR_MEMORY. */
+im_status im__matmul_self_check(const im__matmul_kernel *k, bool *good, im_error *err);
 
-/* NULL when every operation of the table returns the reference's bits, else the name of one that does not. */
-const char *im__ops_self_check(const im__ops *ops);
+/* *wrong: NULL when every operation of the table returns the reference's bits, else the name of one that does not. Error: IM_ERR_MEMORY. */
+im_status im__ops_self_check(const im__ops *ops, const char **wrong, im_error *err);
 
 #endif

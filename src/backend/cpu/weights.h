@@ -19,9 +19,9 @@ typedef struct im__weights {
     size_t block_bytes;
     void (*progress)(void *user, double fraction); /* of packing, on the thread that called im__weights_pack; NULL: none */
     void *progress_user;
-    atomic_size_t packed;                             /* bytes done */
-    const im__matmul_kernel *admitted[IM__DTYPE_END]; /* the last kernel of each type that passed its self-check */
-    im__buf rejected;                                 /* names of kernels that did not */
+    uint32_t *first_unit; /* [matrix_count + 1] while packing */
+    atomic_size_t packed; /* bytes done */
+    im__buf rejected;     /* names of kernels that did not pass their self-check */
 } im__weights;
 
 /* Bytes that packing takes, with the choice of kernels; nothing is taken yet. *out needs im__weights_clear. */
