@@ -52,7 +52,7 @@ def run(*args, stdin=b'', env=None, timeout=300, **more):
 
 def answer(*args, **how):
     """The JSON document of a command that must succeed and must write nothing else to stdout."""
-    done = run(*args, '--json', **how)
+    done = run(args[0], '--json', *args[1:], **how)
     if done.returncode != 0:
         raise SystemExit(f'FAILED {" ".join(map(str, args))}: exit {done.returncode}: {done.stderr.decode("utf-8", "replace")}')
     text = done.stdout.decode('utf-8')
