@@ -23,8 +23,8 @@ void *im__realloc(void *old, size_t count, size_t size);
 char *im__strdup(const char *s, size_t n); /* n bytes copied and terminated; NULL on exhaustion */
 void im__free(void *p);                    /* NULL allowed */
 
-/* Zeroed, 64-byte aligned, straight from the system (mmap) when large: pages that are never touched cost nothing.
- * Free with im__aligned_free and the same size. */
+/* Zeroed, 64-byte aligned, straight from the system (mmap) when large: pages that are never touched cost nothing. From 8 MiB on in huge pages where the
+ * system gives them. Free with im__aligned_free and the same size. */
 void *im__aligned_alloc(size_t bytes);
 void im__aligned_free(void *p, size_t bytes);
 

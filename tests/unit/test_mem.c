@@ -54,7 +54,7 @@ static void empty_sizes_give_a_pointer(void **state)
 static void aligned_memory_is_aligned_and_zero(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, (1u << 20) - 1, 1u << 20, (1u << 20) + 1};
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4096, (1u << 20) - 1, 1u << 20, (1u << 20) + 1, 8u << 20, (9u << 20) + 4097};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         unsigned char *p = im__aligned_alloc(sizes[i]);
         assert_non_null(p);
