@@ -73,7 +73,8 @@ static uint8_t *put_record(uint8_t *line, const record *r, unsigned bits)
     }
 }
 
-/* Eight codes into the words of two quads, which lie a panel apart. Bytes are added eight at a time: w + 128 never wraps, and is not below 128 - offset. */
+/* Eight codes into the words of two quads, which lie a panel apart. Bytes are added eight at a time: w + 128 never wraps, and is not
+ * below 128 - offset. */
 static void set_codes(const packer *p, uint32_t *word, const int8_t w[8])
 {
     const uint64_t each = UINT64_C(0x0101010101010101);

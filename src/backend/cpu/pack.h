@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The packed layout that every CPU kernel reads. Vector lanes run across outputs (one output is one chain of the contract), so 16 rows
- * of the matrix, a panel, are interleaved by 4 consecutive elements: a line of 64 bytes holds elements 4q .. 4q + 3 (a quad) of outputs
- * 0 .. 15, byte 4 * output + (element mod 4). That is one AVX-512 register, two of AVX2, four of NEON, one tile row of AMX.
+ * The packed layout that every CPU kernel reads. Vector lanes run across outputs (one output is one chain of the contract), so 16
+ * rows of the matrix, a panel, are interleaved by 4 consecutive elements: a line of 64 bytes holds elements 4q .. 4q + 3 (a quad)
+ * of outputs 0 .. 15, byte 4 * output + (element mod 4). That is one AVX-512 register, two of AVX2, four of NEON, one tile row of
+ * AMX.
  *
  *     matrix = panels of 16 outputs | panel = chunks of 256 elements | chunk = scales, then records of 32 elements (8 quads)
  *
- * Integers are kept as unsigned codes: code = w + offset, or an index into a table of (value + offset). A record of b-bit codes is b lines:
+ * Integers are kept as unsigned codes: code = w + offset, or an index into a table of (value + offset). A record of b-bit codes is
+ * b lines:
  *
  *     4 bits  line j: quad 2j in the low nibbles, quad 2j + 1 in the high ones           (4 lines)
  *     5 bits  as 4 bits, then one line of top bits: bit q of a byte belongs to quad q    (5)

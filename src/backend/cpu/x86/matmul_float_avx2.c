@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of float weights and float rows, AVX2 with FMA and F16C. Layout, lane map and limits: matmul_float.h.
+ * Products of float weights and float rows, AVX2 with FMA and F16C. Layout, lane map and limits: matmul_float.inc.
  */
 #include "backend/cpu/matmul_list.h"
 
@@ -26,4 +26,4 @@ INLINE vec vec_add(vec a, vec b) { return _mm256_add_ps(a, b); }
 INLINE vec vec_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
 INLINE void vec_fetch(const uint8_t *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 
-#include "backend/cpu/x86/matmul_float.h"
+#include "backend/cpu/x86/matmul_float.inc"

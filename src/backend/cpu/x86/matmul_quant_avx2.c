@@ -2,23 +2,25 @@
  *
  * Products of quantised weights and quantised rows, AVX2 with FMA and F16C, all types.
  *
- * Layout and lanes: backend/cpu/pack.h. A line is two registers: `half` 0 holds outputs 0 .. 7, half 1 outputs 8 .. 15; lane o of a half holds the
- * quad of one output, the row's quad (4 bytes) is broadcast.
+ * Layout and lanes: backend/cpu/pack.h. A line is two registers: `half` 0 holds outputs 0 .. 7, half 1 outputs 8 .. 15; lane o of a
+ * half holds the quad of one output, the row's quad (4 bytes) is broadcast.
  *
- * Integers. Narrow codes (at most `top` = 63): vpmaddubsw multiplies unsigned codes by signed bytes and adds pairs in int16; `fitting_quads`
- * of them are added before vpmaddwd with ones widens to int32. Nothing saturates: activations lie in -127 .. 127, so n quads reach at most
- * n * 2 * top * 127, and 8 * 2 * 15 * 127 = 30,480, 4 * 2 * 31 * 127 = 31,496, 2 * 2 * 63 * 127 = 32,004 are below 32,768. Wide codes (8
- * bits, or through the IQ4 table): widened to int16, vpmaddwd adds pairs in int32; elements 0 and 2 of a quad are one pair, 1 and 3 the other.
+ * Integers. Narrow codes (at most `top` = 63): vpmaddubsw multiplies unsigned codes by signed bytes and adds pairs in int16;
+ * `fitting_quads` of them are added before vpmaddwd with ones widens to int32. Nothing saturates: activations lie in -127 .. 127,
+ * so n quads reach at most n * 2 * top * 127, and 8 * 2 * 15 * 127 = 30,480, 4 * 2 * 31 * 127 = 31,496, 2 * 2 * 63 * 127 = 32,004
+ * are below 32,768. Wide codes (8 bits, or through the IQ4 table): widened to int16, vpmaddwd adds pairs in int32; elements 0 and 2
+ * of a quad are one pair, 1 and 3 the other.
  *
  * Delicate clause: the chain of section 2. Per group and lane p = fma(s * d, isum, p), then p = fma(m * d, sum, p) where there is a
- * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any order; it
- * starts at -offset * sum, which makes codes into weights.
+ * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any
+ * order; it starts at -offset * sum, which makes codes into weights.
  *
- * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is copied side by
- * side; then for each panel a part, 4 quads of both halves (2 of wide codes), is unpacked into 8 registers, past which the rows of the tile go, so
- * that each broadcast word serves two products; sums between parts and chains p live in the first-level cache. Limits: one row, memory
- * (packed bytes are read once, in order). Many rows: three vector ports, two of which multiply; a group of 32 4-bit codes takes 20 operations for
- * 8 outputs, 80 % of the integer rate alone, 8-bit codes 67 % of the 8-bit rate.
+ * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is
+ * copied side by side; then for each panel a part, 4 quads of both halves (2 of wide codes), is unpacked into 8 registers, past
+ * which the rows of the tile go, so that each broadcast word serves two products; sums between parts and chains p live in the
+ * first-level cache. Limits: one row, memory (packed bytes are read once, in order). Many rows: three vector ports, two of which
+ * multiply; a group of 32 4-bit codes takes 20 operations for 8 outputs, 80 % of the integer rate alone, 8-bit codes 67 % of the
+ * 8-bit rate.
  */
 #include "backend/cpu/matmul_list.h"
 

@@ -2,17 +2,19 @@
  *
  * Products of quantised weights and quantised rows, AVX-512 with VNNI, all types.
  *
- * Layout and lanes: backend/cpu/pack.h. A line is one register: lane o of vpdpbusd adds the 4 products of output o's quad; the row's quad (4
- * bytes) is broadcast from memory. Codes are unsigned bytes, activations signed; vpdpbusd adds in int32 without saturation, so any code fits.
+ * Layout and lanes: backend/cpu/pack.h. A line is one register: lane o of vpdpbusd adds the 4 products of output o's quad; the
+ * row's quad (4 bytes) is broadcast from memory. Codes are unsigned bytes, activations signed; vpdpbusd adds in int32 without
+ * saturation, so any code fits.
  *
  * Delicate clause: the chain of section 2. Per group and lane p = fma(s * d, isum, p), then p = fma(m * d, sum, p) where there is a
- * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any order: the
- * accumulator starts at -offset * sum, which makes codes into weights.
+ * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any
+ * order: the accumulator starts at -offset * sum, which makes codes into weights.
  *
- * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is copied side by
- * side. Fewer than 32 rows: each record is unpacked into 8 registers, past which the rows go, 8 at a time so that 8 sums are in flight.
- * More: the chunks of 4 panels are unpacked into memory (24 KiB) once for the block, then 8 rows at a time go over them. Limits: one row, memory (packed bytes are read once, in order). Many rows: the two vector ports; a group of 32 costs 8 vpdpbusd and 3
- * float operations (5 with a minimum) per row, so 73 % (62 %) of the vpdpbusd rate, a group of 16 57 % (44 %).
+ * Order of work: blocks of rows, in them groups of panels, in them chunks, in them tiles of rows. A chunk of a tile's rows is
+ * copied side by side. Fewer than 32 rows: each record is unpacked into 8 registers, past which the rows go, 8 at a time so that 8
+ * sums are in flight. More: the chunks of 4 panels are unpacked into memory (24 KiB) once for the block, then 8 rows at a time go
+ * over them. Limits: one row, memory (packed bytes are read once, in order). Many rows: the two vector ports; a group of 32 costs 8
+ * vpdpbusd and 3 float operations (5 with a minimum) per row, so 73 % (62 %) of the vpdpbusd rate, a group of 16 57 % (44 %).
  */
 #include "backend/cpu/matmul_list.h"
 
