@@ -173,6 +173,17 @@ static bool apply_divisors(im__build *b, double *frequency, uint32_t pairs)
     return b->status == IM_OK;
 }
 
+/* Angles are exact to the contract for frequencies up to 2 (num/real.h). */
+static bool frequencies_fit(im__build *b, const double *frequency, uint32_t pairs)
+{
+    for (uint32_t i = 0; i < pairs; i++)
+        if (!(frequency[i] <= 2))
+            fail(b, IM_ERR_FORMAT,
+                 "%s: the rotation of pair %u is %g a position; at most 2 is possible (rope scaling, rope_freqs.weight)",
+                 b->g->path[0], i, frequency[i]);
+    return b->status == IM_OK;
+}
+
 int im__b_rope_table(im__build *b, double base, double factor, bool adjacent, bool use_divisors)
 {
     uint32_t pairs = b->params->rot_dim / 2;
@@ -180,7 +191,8 @@ int im__b_rope_table(im__build *b, double base, double factor, bool adjacent, bo
     double *frequency = im__calloc(pairs, sizeof *frequency);
     if (frequency == NULL) return kept(b, IM__NONE);
     for (uint32_t i = 0; i < pairs; i++) frequency[i] = im__rope_frequency(base, i, b->params->rot_dim) / factor;
-    if (use_divisors && im__gguf_find_tensor(b->g, "rope_freqs.weight") != NULL && !apply_divisors(b, frequency, pairs)) {
+    bool good = !use_divisors || im__gguf_find_tensor(b->g, "rope_freqs.weight") == NULL || apply_divisors(b, frequency, pairs);
+    if (!good || !frequencies_fit(b, frequency, pairs)) {
         im__free(frequency);
         return IM__NONE;
     }

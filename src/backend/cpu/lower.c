@@ -44,12 +44,30 @@ static void append(lowering *l, im__phase_kind kind, im__action action)
     last->count++;
 }
 
+/* Rows of quantised form that a product reads: 0, 1, or 2 for a wide one. */
+static uint8_t planes_of(const im__program *p, const im__op *op)
+{
+    if (op->kind != IM__OP_MATMUL || im__dtype_is_float(p->matrix[op->weight].w.dtype)) return 0;
+    return op->wide ? 2 : 1;
+}
+
+/* The most that products from `op` on read of the present contents of its source, so that it is quantised once for all of them. */
+static uint8_t planes_ahead(const im__program *p, const im__op *op)
+{
+    int value = op->src;
+    uint8_t most = 0;
+    for (; op < p->op + p->op_count && op->kind != IM__OP_SELECT; op++) {
+        if (op->src == value && planes_of(p, op) > most) most = planes_of(p, op);
+        if (op->dst == value) break;
+    }
+    return most;
+}
+
 static void lower_op(lowering *l, const im__op *op)
 {
-    bool quantised = op->kind == IM__OP_MATMUL && !im__dtype_is_float(l->p->matrix[op->weight].w.dtype);
-    uint8_t planes = quantised ? op->wide ? 2 : 1 : 0;
-    if (quantised && l->fresh[op->src] < planes) {
-        append(l, IM__PHASE_ROWS, (im__action){.op = NULL, .value = op->src, .wide = op->wide});
+    if (planes_of(l->p, op) > l->fresh[op->src]) {
+        uint8_t planes = planes_ahead(l->p, op);
+        append(l, IM__PHASE_ROWS, (im__action){.op = NULL, .value = op->src, .wide = planes > 1});
         l->fresh[op->src] = planes;
         if (l->out->planes[op->src] < planes) l->out->planes[op->src] = planes;
     }
