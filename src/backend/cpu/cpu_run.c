@@ -194,26 +194,46 @@ static void run_matmul(im__cpu *c, const im__phase *phase, size_t unit, int thre
 
 /* ---- attention and select -------------------------------------------------------------------------------------------------------------- */
 
+/* Into how many parts the query heads of one KV head are split: few rows on few KV heads would leave threads idle. */
+static size_t head_parts(const im__cpu *c, const im__row_set *set, const im__op *op)
+{
+    size_t kv_heads = c->p->kv[op->layer].kv_heads, group = op->heads / kv_heads;
+    size_t wanted = (2 * (size_t)c->options.threads + set->tiles * kv_heads - 1) / (set->tiles * kv_heads);
+    return c->options.threads == 1 ? 1 : wanted < group ? wanted : group;
+}
+
+/* One tile of rows, one KV head, one part of its query heads. Heads do not influence each other, so the part is an attention of its own: fewer heads, one KV
+ * head. */
 static void run_attention(im__cpu *c, const im__phase *phase, size_t unit, int thread)
 {
     const im__row_set *set = rows_of(c, phase);
     const im__op *op = c->lowered.action[phase->first].op;
     const im__kv_layer *kv = &c->p->kv[op->layer];
-    const struct im__tile *tile = &set->tile[unit / kv->kv_heads];
-    size_t head = unit % kv->kv_heads, stride = (size_t)op->heads * op->head_dim;
+    size_t parts = head_parts(c, set, op), part = unit % parts, kv_head = unit / parts % kv->kv_heads,
+           group = op->heads / kv->kv_heads;
+    const struct im__tile *tile = &set->tile[unit / parts / kv->kv_heads];
+    size_t begin = group * part / parts, end = group * (part + 1) / parts, stride = (size_t)op->heads * op->head_dim;
+    size_t at = (kv_head * group + begin) * op->head_dim;
     im__attention a = {.kv = view_of(c, set->row[tile->begin], op->layer),
-                       .heads = op->heads,
-                       .kv_heads = kv->kv_heads,
+                       .heads = (uint32_t)(end - begin),
+                       .kv_heads = 1,
                        .head_dim = op->head_dim,
                        .window = kv->window,
                        .scale = op->by,
                        .softcap = op->cap,
-                       .q = c->value[op->src],
+                       .q = c->value[op->src] + at,
                        .q_stride = stride,
-                       .out = c->value[op->dst],
+                       .out = c->value[op->dst] + at,
                        .out_stride = stride,
                        .position = set->position};
-    c->ops.attention(&a, tile->begin, tile->end, head, head + 1, scratch_of(c, thread));
+    a.kv.k_offset += kv_head * op->head_dim * IM__PAGE;
+    a.kv.v_offset += kv_head * op->head_dim * IM__PAGE;
+    c->ops.attention(&a, tile->begin, tile->end, 0, 1, scratch_of(c, thread));
+}
+
+static size_t attention_units(const im__cpu *c, const im__row_set *set, const im__op *op)
+{
+    return set->tiles * c->p->kv[op->layer].kv_heads * head_parts(c, set, op);
 }
 
 static void keep_rows(im__cpu *c, int value)
@@ -269,7 +289,7 @@ static size_t count_units(const im__cpu *c, const im__phase *phase)
     if (phase->kind == IM__PHASE_SELECT) return 1;
     if (set->rows == 0) return 0;
     if (phase->kind == IM__PHASE_ROWS) return (set->rows + ROWS_A_UNIT - 1) / ROWS_A_UNIT;
-    if (phase->kind == IM__PHASE_ATTENTION) return set->tiles * c->p->kv[c->lowered.action[phase->first].op->layer].kv_heads;
+    if (phase->kind == IM__PHASE_ATTENTION) return attention_units(c, set, c->lowered.action[phase->first].op);
     for (size_t i = phase->first; i < phase->first + phase->count; i++) units += units_of(c, c->lowered.action[i].op);
     return units;
 }
