@@ -65,7 +65,8 @@ static uint8_t planes_ahead(const im__program *p, const im__op *op)
 
 static void lower_op(lowering *l, const im__op *op)
 {
-    if (planes_of(l->p, op) > l->fresh[op->src]) {
+    /* An operation without a source reads none. */
+    if (planes_of(l->p, op) > 0 && planes_of(l->p, op) > l->fresh[op->src]) {
         uint8_t planes = planes_ahead(l->p, op);
         append(l, IM__PHASE_ROWS, (im__action){.op = NULL, .value = op->src, .wide = planes > 1});
         l->fresh[op->src] = planes;

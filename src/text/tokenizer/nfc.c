@@ -128,11 +128,12 @@ static size_t chunk_length(const char *text, size_t n, size_t least)
 static void append_chunk(im__buf *out, const char *text, size_t n)
 {
     /* No character gives more than two code points a byte (U+1F82: three bytes, four code points). */
-    int32_t *code = im__calloc(n * 2 + LONGEST_DECOMPOSITION, 2 * sizeof *code), *spare = code + n * 2 + LONGEST_DECOMPOSITION;
+    int32_t *code = im__calloc(n * 2 + LONGEST_DECOMPOSITION, 2 * sizeof *code);
     if (code == NULL) {
         out->failed = true;
         return;
     }
+    int32_t *spare = code + n * 2 + LONGEST_DECOMPOSITION;
     for (size_t at = 0, used; at < n; at += used) {
         size_t count = decompose(code, text + at, n - at, &used);
         order_marks(code, spare, count);
