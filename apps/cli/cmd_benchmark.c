@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bandwidth.h"
 #include "common.h"
 
 #include <stdlib.h>
@@ -147,44 +146,76 @@ static double median(const double *sorted, size_t n)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+/* What share of the machine's limit a speed is: bytes read for an answer, integer operations for a prompt; 0: not known. */
+static double share(const bench_row *row, double rate, const im_machine_limits *limits, const im_engine_info *info,
+                    const im_model_info *model)
+{
+    if (row->generate > 0) return limits->read_bytes_per_s > 0 ? rate * (double)info->memory.weights / limits->read_bytes_per_s : 0;
+    return limits->int8_ops_per_s > 0 ? rate * 2 * (double)model->products / limits->int8_ops_per_s : 0;
+}
+
 static json_t *row_report(const bench_row *row, size_t repetitions)
 {
     json_t *samples = json_array();
     for (size_t i = 0; i < repetitions; i++) json_array_append_new(samples, json_real(row->rate[i]));
-    double *sorted = malloc(repetitions * sizeof *sorted);
-    memcpy(sorted, row->rate, repetitions * sizeof *sorted);
-    qsort(sorted, repetitions, sizeof *sorted, by_size);
-    json_t *report = json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:o}", "row", row->name, "prompt", (int)row->prompt, "generate",
-                               (int)row->generate, "median", median(sorted, repetitions), "best", sorted[repetitions - 1], "worst",
-                               sorted[0], "samples", samples);
-    free(sorted);
-    return report;
+    qsort(row->rate, repetitions, sizeof *row->rate, by_size);
+    return json_pack("{s:s, s:i, s:i, s:f, s:f, s:f, s:o}", "row", row->name, "prompt", (int)row->prompt, "generate",
+                     (int)row->generate, "median", median(row->rate, repetitions), "best", row->rate[repetitions - 1], "worst",
+                     row->rate[0], "samples", samples);
+}
+
+static json_t *document(const im_engine_info *info, const im_model_info *model, const im_machine_limits *limits)
+{
+    return json_pack("{s:o, s:s, s:i, s:s, s:s, s:f, s:I, s:I, s:f, s:f}", "model", json_text(model->name, strlen(model->name)),
+                     "version", im_version(), "threads", info->threads, "cpu_level", info->cpu_level, "kernels", info->kernels,
+                     "load_ms", info->load_ms, "weights_bytes", (json_int_t)info->memory.weights, "products",
+                     (json_int_t)model->products, "read_bytes_per_s", limits->read_bytes_per_s, "int8_ops_per_s",
+                     limits->int8_ops_per_s);
+}
+
+static void print_rows(const json_t *list)
+{
+    size_t i;
+    json_t *row;
+    printf("%-12s %10s %10s %10s %10s\n", "row", "median/s", "best/s", "worst/s", "of limit");
+    json_array_foreach(list, i, row)
+    {
+        double of_limit = json_real_value(json_object_get(row, "of_limit"));
+        printf("%-12s %10.2f %10.2f %10.2f ", json_string_value(json_object_get(row, "row")),
+               json_real_value(json_object_get(row, "median")), json_real_value(json_object_get(row, "best")),
+               json_real_value(json_object_get(row, "worst")));
+        if (of_limit > 0)
+            printf("%9.0f%%\n", 100 * of_limit);
+        else
+            printf("%10s\n", "-");
+    }
 }
 
 static int report(const im_engine *e, const settings *s, const bench_row *rows, size_t count)
 {
     im_engine_info info;
     im_model_info model;
+    im_machine_limits limits = {0};
     im_engine_get_info(e, &info);
     im_model_get_info(im_engine_model(e), &model);
-    json_t *list = json_array(), *row;
-    for (size_t i = 0; i < count; i++) json_array_append_new(list, row_report(&rows[i], (size_t)s->repetitions));
-    double bandwidth = s->no_limits ? 0 : read_bandwidth(info.threads),
-           limit = info.memory.weights > 0 ? bandwidth / (double)info.memory.weights : 0;
-    json_t *doc = json_pack(
-        "{s:o, s:s, s:i, s:s, s:s, s:f, s:I, s:f, s:f, s:o}", "model", json_text(model.name, strlen(model.name)), "version",
-        im_version(), "threads", info.threads, "cpu_level", info.cpu_level, "kernels", info.kernels, "load_ms", info.load_ms,
-        "weights_bytes", (json_int_t)info.memory.weights, "read_bytes_per_s", bandwidth, "answer_limit_per_s", limit, "rows", list);
+    if (!s->no_limits) im_machine_measure(info.threads, info.cpu_level, &limits, NULL);
+    json_t *doc = document(&info, &model, &limits), *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_t *row = row_report(&rows[i], (size_t)s->repetitions);
+        json_object_set_new(row, "of_limit",
+                            json_real(share(&rows[i], json_real_value(json_object_get(row, "median")), &limits, &info, &model)));
+        json_array_append_new(list, row);
+    }
+    json_object_set(doc, "rows", list);
+    if (!s->json) {
+        printf("%s, %d threads, %s kernels\n", model.name, info.threads, info.cpu_level);
+        print_rows(list);
+        if (!s->no_limits)
+            printf("limits: memory is read at %.1f GB/s, %.0f billion 8-bit operations/s\n", limits.read_bytes_per_s / 1e9,
+                   limits.int8_ops_per_s / 1e9);
+    }
+    json_decref(list);
     if (s->json) return print_json(doc);
-    printf("%s, %d threads, %s kernels\n%-12s %10s %10s %10s\n", model.name, info.threads, info.cpu_level, "row", "median/s",
-           "best/s", "worst/s");
-    size_t i;
-    json_array_foreach(list, i, row)
-        printf("%-12s %10.2f %10.2f %10.2f\n", json_string_value(json_object_get(row, "row")),
-               json_real_value(json_object_get(row, "median")), json_real_value(json_object_get(row, "best")),
-               json_real_value(json_object_get(row, "worst")));
-    if (bandwidth > 0)
-        printf("memory is read at %.1f GB/s: at most %.1f tokens/s of an answer come from memory\n", bandwidth / 1e9, limit);
     json_decref(doc);
     return EXIT_DONE;
 }

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "bandwidth.h"
 #include "common.h"
 
 #include <stdlib.h>
@@ -123,9 +122,10 @@ static void print_report(const json_t *doc)
         printf("kernels     %-7s %s\n", json_string_value(json_object_get(entry, "level")),
                error != NULL ? error : "proved: same bits as the reference");
     }
-    printf("memory      %.1f GiB available, read at %.1f GB/s\n",
+    printf("memory      %.1f GiB available, read at %.1f GB/s\nintegers    %.0f billion 8-bit operations/s\n",
            json_number_value(json_object_get(doc, "memory_available_bytes")) / 1073741824.0,
-           json_number_value(json_object_get(doc, "read_bytes_per_s")) / 1e9);
+           json_number_value(json_object_get(doc, "read_bytes_per_s")) / 1e9,
+           json_number_value(json_object_get(doc, "int8_ops_per_s")) / 1e9);
     printf("gpu         %s\n", json_string_value(json_object_get(doc, "gpu")));
     if (model != NULL)
         printf("model       %s: %.1f MiB needed, %s; at most %.1f tokens/s\n", json_string_value(json_object_get(model, "path")),
@@ -143,14 +143,16 @@ static int run(const settings *s, const char *path)
     im_machine_get_info(&machine);
     cpu_model(cpu, sizeof cpu);
     json_t *kernels = kernel_report(&good);
-    double bandwidth = read_bandwidth(s->run.threads > 0 ? (int)s->run.threads : machine.cores);
+    im_machine_limits limits = {0};
+    im_machine_measure(s->run.threads > 0 ? (int)s->run.threads : machine.cores, s->run.cpu, &limits, NULL);
     json_t *doc = json_pack("{s:o, s:i, s:o, s:I, s:f, s:s}", "cpu", json_text(cpu, strlen(cpu)), "cores", machine.cores, "kernels",
-                            kernels, "memory_available_bytes", (json_int_t)machine.memory_available, "read_bytes_per_s", bandwidth,
-                            "gpu", "no GPU backend in this build");
+                            kernels, "memory_available_bytes", (json_int_t)machine.memory_available, "read_bytes_per_s",
+                            limits.read_bytes_per_s, "gpu", "no GPU backend in this build");
+    json_object_set_new(doc, "int8_ops_per_s", json_real(limits.int8_ops_per_s));
     json_object_set_new(
         doc, "advice",
         json_string(good ? "the defaults are the fastest plan here" : "a level that failed is not used; please report it"));
-    if (path != NULL && !model_report(doc, path, s, bandwidth)) good = false;
+    if (path != NULL && !model_report(doc, path, s, limits.read_bytes_per_s)) good = false;
     if (s->json) {
         if (print_json(doc) != EXIT_DONE) good = false;
     } else {

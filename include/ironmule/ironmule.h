@@ -58,6 +58,13 @@ typedef struct im_machine_info {
     uint64_t memory_available;
 } im_machine_info;
 IM_API void im_machine_get_info(im_machine_info *info);
+/* What the memory and the integer units of this machine give at most, measured with `threads` threads in about a second: bytes read a second from memory that no
+ * cache holds, and multiplications and additions of 8-bit numbers a second with the instructions of `level` (NULL: the best; 0 for plain C). */
+typedef struct im_machine_limits {
+    double read_bytes_per_s, int8_ops_per_s;
+} im_machine_limits;
+IM_API im_status im_machine_measure(int threads, const char *level, im_machine_limits *limits, im_error *err);
+
 /* Computes a small case with every kernel of a level and compares the bits with the plain C functions: a few milliseconds. *checked (may be NULL): how many were
  * compared. Errors: IM_ERR_INTERNAL naming the first kernel that is wrong on this machine; IM_ERR_UNSUPPORTED when the machine lacks the level. */
 IM_API im_status im_cpu_self_check(const char *level, size_t *checked, im_error *err);
@@ -83,9 +90,11 @@ typedef struct im_model_info {
     const char *path; /* as opened */
     const char *name; /* general.name, or the file's name */
     const char *architecture;
-    const char *quantisation;                        /* the type that holds most weights: "Q4_1" */
-    const char *licence;                             /* general.license, or "" */
-    uint64_t parameters;                             /* elements of all tensors */
+    const char *quantisation; /* the type that holds most weights: "Q4_1" */
+    const char *licence;      /* general.license, or "" */
+    uint64_t parameters;      /* elements of all tensors */
+    uint64_t
+        products; /* multiplications of weights and inputs that one prompt token takes (the output head, only for the last one, not counted) */
     uint64_t file_bytes;                             /* of all shards */
     uint32_t vocabulary, layers, embedding, context; /* context: positions that the model was made for */
     uint64_t program_digest;                         /* identity of the list of operations */

@@ -82,6 +82,15 @@ static void compile_template(im_model *m)
     im__template_new(&m->chat, source.ptr, source.len, &m->chat_error);
 }
 
+static uint64_t prompt_products(const im__program *p)
+{
+    uint64_t products = 0;
+    for (size_t i = 0; i < p->op_count; i++)
+        if (p->op[i].kind == IM__OP_MATMUL && p->op[i].dst != p->logits)
+            products += (uint64_t)p->matrix[p->op[i].weight].w.n_in * p->matrix[p->op[i].weight].w.n_out;
+    return products;
+}
+
 static im_status read_program(im_model *m, im_error *err)
 {
     IM__TRY(im__program_read(m->file, &m->program, err));
@@ -92,6 +101,7 @@ static im_status read_program(im_model *m, im_error *err)
     m->info.layers = (uint32_t)m->program.kv_count;
     m->info.embedding = m->program.value[0].width;
     m->info.context = m->program.context;
+    m->info.products = prompt_products(&m->program);
     m->info.program_digest = im__program_digest(&m->program);
     return IM_OK;
 }
