@@ -81,6 +81,13 @@ static void print_help(void)
           stderr);
 }
 
+/* One word behind a slash was meant as a command; a path or a sentence goes to the model. */
+static bool looks_like_command(const char *line)
+{
+    size_t n = strspn(line + 1, "abcdefghijklmnopqrstuvwxyz");
+    return line[0] == '/' && n > 0 && line[n + 1] == 0;
+}
+
 /* True when the line was a command; *leave is set by /exit. */
 static bool run_command(conversation *c, const char *line, bool *leave)
 {
@@ -94,8 +101,11 @@ static bool run_command(conversation *c, const char *line, bool *leave)
     else if (strcmp(line, "/clear") == 0) {
         start_over(c);
         fputs("the conversation is forgotten\n", stderr);
-    } else
-        return false; /* a path, a regular expression ...: it is for the model */
+    } else if (looks_like_command(line)) {
+        fprintf(stderr, "unknown command %s; /help lists them, a space in front sends it to the model\n", line);
+    } else {
+        return false;
+    }
     return true;
 }
 

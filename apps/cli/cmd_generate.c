@@ -211,7 +211,7 @@ static int answer(im_engine *e, const settings *s, const int32_t *ids, size_t n)
     bool cancelled = status == IM_ERR_CANCELLED && interrupted();
     if (!s->json && result.text_len > 0 && isatty(STDOUT_FILENO)) putchar('\n');
     if (status != IM_OK && !cancelled)
-        code = say_failed(about.name, &err);
+        code = ferror(stdout) ? EXIT_FAILED : say_failed(about.name, &err);
     else if (s->json)
         code = report(e, &out, ids, &result);
     im_request_free(request);

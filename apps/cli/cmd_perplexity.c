@@ -76,8 +76,10 @@ static json_t *numbers(const float *x, size_t n)
 static int report(const settings *s, const scores *out)
 {
     double nll = out->nll / (double)out->count, perplexity = exp(nll);
-    if (!s->json)
-        return printf("tokens %zu\nnll %.6f\nperplexity %.4f\n", out->count, nll, perplexity) < 0 ? EXIT_FAILED : EXIT_DONE;
+    if (!s->json) {
+        printf("tokens %zu\nnll %.6f\nperplexity %.4f\n", out->count, nll, perplexity);
+        return EXIT_DONE;
+    }
     json_t *doc = json_pack("{s:I, s:f, s:f}", "tokens", (json_int_t)out->count, "nll", nll, "perplexity", perplexity);
     if (s->per_token) {
         json_t *top1 = json_array();
@@ -100,17 +102,13 @@ static int run(im_engine *e, const settings *s, const int32_t *ids, size_t n)
     } else {
         interrupt_set(NULL);
         im_status status = score(e, ids, n, &out, &err);
+        interrupt_clear();
         code = status == IM_OK ? report(s, &out) : interrupted() ? EXIT_INTERRUPTED : say_failed(about.name, &err);
     }
     free(out.logprob);
     free(out.top1_logprob);
     free(out.top1);
     return code;
-}
-
-static im_status encode_file(const im_model *model, const char *text, size_t len, int32_t **ids, size_t *n, im_error *err)
-{
-    return im_model_encode(model, text, len, IM_ENCODE_PLAIN, ids, n, err);
 }
 
 /* The ids to score; NULL after a message. Free with im_free. */
@@ -122,7 +120,7 @@ static int32_t *input(const im_model *model, const settings *s, size_t *n)
     if (s->ids_file != NULL) return read_ids(about.name, s->ids_file, n);
     char *text = read_file(about.name, s->file == NULL ? "-" : s->file, &len);
     if (text == NULL) return NULL;
-    im_status status = encode_file(model, text, len, &ids, n, &err);
+    im_status status = im_model_encode(model, text, len, IM_ENCODE_PLAIN, &ids, n, &err);
     free(text);
     if (status == IM_OK) return ids;
     say_failed(about.name, &err);

@@ -30,7 +30,7 @@ static bool optional(const char *path, char **text)
 
 static int print_result(const settings *s, const char *text, size_t len, const int32_t *ids, size_t n)
 {
-    if (!s->json) return fwrite(text, 1, len, stdout) == len && fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
+    if (!s->json) return fwrite(text, 1, len, stdout) == len ? EXIT_DONE : EXIT_FAILED;
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
     return print_json(json_pack("{s:o, s:o}", "text", json_text(text, len), "ids", list));

@@ -17,7 +17,7 @@ int say(const char *who, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    fprintf(stderr, "ironmule %s: ", who);
+    fprintf(stderr, "ironmule%s%s: ", who[0] == 0 ? "" : " ", who);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
     va_end(args);
@@ -26,10 +26,17 @@ int say(const char *who, const char *format, ...)
 
 int say_failed(const char *who, const im_error *err) { return say(who, "%s", err->message); }
 
-bool use_colour(FILE *f)
+/* A terminal that knows more than letters. */
+static bool is_screen(FILE *f)
 {
     const char *term = getenv("TERM");
-    return isatty(fileno(f)) && getenv("NO_COLOR") == NULL && term != NULL && strcmp(term, "dumb") != 0;
+    return isatty(fileno(f)) && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+bool use_colour(FILE *f)
+{
+    const char *wish = getenv("NO_COLOR");
+    return is_screen(f) && (wish == NULL || wish[0] == 0);
 }
 
 static double now_ms(void)
@@ -43,7 +50,7 @@ void progress_draw(progress *p, double fraction, const char *detail)
 {
     char bar[31];
     double now = now_ms();
-    if (!isatty(STDERR_FILENO) || now - p->drawn < 100) return;
+    if (now - p->drawn < 100 || !is_screen(stderr)) return;
     int filled = fraction < 0 ? 0 : fraction > 1 ? 30 : (int)(fraction * 30);
     memset(bar, '.', sizeof bar - 1);
     memset(bar, '#', (size_t)filled);
@@ -122,6 +129,7 @@ char *read_file(const char *who, const char *path, size_t *n)
     bool standard = strcmp(path, "-") == 0;
     FILE *f = standard ? stdin : fopen(path, "rb");
     char *data = NULL;
+    if (standard && isatty(STDIN_FILENO)) say(who, "reading from the terminal; Ctrl-D ends the text");
     errno = 0;
     if (f != NULL) data = read_stream(f, n);
     if (f == NULL || data == NULL || ferror(f)) {
@@ -175,18 +183,17 @@ int32_t *read_ids(const char *who, const char *path, size_t *n)
 /* ---- Ctrl-C -------------------------------------------------------------------------------------------------------------------------------- */
 
 static _Atomic(im_request *) current;
-static atomic_bool was_interrupted;
+static atomic_bool armed, was_interrupted;
 
 static void on_interrupt(int number)
 {
-    im_request *r = atomic_exchange(&current, NULL);
-    atomic_store(&was_interrupted, true);
-    if (r != NULL) {
-        im_request_cancel(r);
+    if (!atomic_exchange(&armed, false)) {
+        signal(number, SIG_DFL);
+        raise(number);
         return;
     }
-    signal(number, SIG_DFL);
-    raise(number);
+    atomic_store(&was_interrupted, true);
+    im_request_cancel(atomic_exchange(&current, NULL));
 }
 
 void interrupt_set(im_request *r)
@@ -195,10 +202,16 @@ void interrupt_set(im_request *r)
     sigemptyset(&action.sa_mask);
     atomic_store(&was_interrupted, false);
     atomic_store(&current, r);
+    atomic_store(&armed, true);
     sigaction(SIGINT, &action, NULL);
 }
 
-void interrupt_clear(void) { atomic_store(&current, NULL); }
+void interrupt_clear(void)
+{
+    atomic_store(&armed, false);
+    atomic_store(&current, NULL);
+}
+
 bool interrupted(void) { return atomic_load(&was_interrupted); }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -230,8 +243,9 @@ json_t *json_hex64(uint64_t v)
 
 int print_json(json_t *document)
 {
-    int failed = document == NULL || json_dumpf(document, stdout, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER) != 0 ||
-                 putchar('\n') == EOF || fflush(stdout) != 0;
+    if (document == NULL) return say("", "out of memory");
+    json_dumpf(document, stdout, JSON_ENCODE_ANY | JSON_PRESERVE_ORDER);
+    putchar('\n');
     json_decref(document);
-    return failed ? say("", "the result cannot be written") : EXIT_DONE;
+    return EXIT_DONE;
 }

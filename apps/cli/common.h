@@ -32,7 +32,7 @@ int cmd_benchmark(int argc, char **argv);
 
 /* ---- messages ---- */
 
-/* "ironmule NAME: message" on stderr; returns EXIT_FAILED. */
+/* "ironmule NAME: message" on stderr ("ironmule: message" when the name is empty); returns EXIT_FAILED. */
 int say_failed(const char *who, const im_error *err);
 int say(const char *who, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -80,7 +80,8 @@ int32_t *read_ids(const char *who, const char *path, size_t *n);
 
 /* ---- Ctrl-C ---- */
 
-/* While a request is set, the first SIGINT cancels it; a second one, or one without a request, ends the program as usual. */
+/* From interrupt_set on the first SIGINT cancels the request (NULL: only makes `interrupted` true); a second one, or one after interrupt_clear, ends the
+ * program as usual. */
 void interrupt_set(im_request *r);
 void interrupt_clear(void);
 bool interrupted(void); /* since the last interrupt_set */
@@ -90,6 +91,6 @@ bool interrupted(void); /* since the last interrupt_set */
 /* Text as a JSON string; bytes that are no UTF-8 become U+FFFD. */
 json_t *json_text(const char *s, size_t n);
 json_t *json_hex64(uint64_t v);   /* "0123456789abcdef" */
-int print_json(json_t *document); /* takes ownership; EXIT_DONE, or EXIT_FAILED when stdout cannot be written */
+int print_json(json_t *document); /* takes ownership; main reports when stdout cannot be written */
 
 #endif

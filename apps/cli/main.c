@@ -42,14 +42,24 @@ static int unknown(const char *name)
     return EXIT_USAGE;
 }
 
+static int dispatch(int argc, char **argv)
+{
+    if (argc < 2) return help(stderr);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(stdout);
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("ironmule %s (numerics %d)\n", im_version(), im_numerics_version());
+        return EXIT_DONE;
+    }
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, argv[1]) == 0) return commands[i].run(argc - 2, argv + 2);
+    return unknown(argv[1]);
+}
+
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, ""); /* for line editing; numbers stay in the C locale */
     signal(SIGPIPE, SIG_DFL);
-    if (argc < 2) return help(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(stdout);
-    if (strcmp(argv[1], "--version") == 0) return printf("ironmule %s (numerics %d)\n", im_version(), im_numerics_version()) < 0;
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, argv[1]) == 0) return commands[i].run(argc - 2, argv + 2);
-    return unknown(argv[1]);
+    int code = dispatch(argc, argv);
+    bool written = fflush(stdout) == 0 && !ferror(stdout);
+    return written || code == EXIT_USAGE ? code : say("", "standard output cannot be written");
 }
