@@ -86,6 +86,13 @@ bool im__b_has(const im__build *b, const char *stem, const char *kind)
     return im__gguf_find_tensor(b->g, name) != NULL;
 }
 
+void im__b_require(im__build *b, const char *stem, const char *kind)
+{
+    char name[IM__NAME_MAX];
+    tensor_name(b, stem, kind, name);
+    if (!im__b_has(b, stem, kind)) fail(b, IM_ERR_FORMAT, "%s: tensor %s is missing", b->g->path[0], name);
+}
+
 /* The tensor, present, of the shape [n_out][n_in] (n_out 1: a vector) and of a type that runs; else NULL and the builder has failed. */
 static const im__gguf_tensor *tensor(im__build *b, const char *name, uint64_t n_in, uint64_t n_out)
 {

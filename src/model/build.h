@@ -27,6 +27,7 @@ im_status im__build_end(im__build *b);
 
 /* A tensor of the present layer ("attn_q", "weight") or of the whole model (layer below 0). */
 bool im__b_has(const im__build *b, const char *stem, const char *kind);
+void im__b_require(im__build *b, const char *stem, const char *kind); /* one that the words below take only when it is there */
 
 int im__b_rope_table(im__build *b, double base, double factor, bool adjacent, bool use_divisors);
 

@@ -5,7 +5,7 @@
 
 static const im__family family[] = {
     {"gemma2", im__family_gemma2}, {"gemma3", im__family_gemma3}, {"llama", im__family_llama},
-    {"qwen2", im__family_qwen},    {"qwen3", im__family_qwen},
+    {"qwen2", im__family_qwen2},   {"qwen3", im__family_qwen3},
 };
 #define FAMILIES (sizeof family / sizeof *family)
 

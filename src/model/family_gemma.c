@@ -34,13 +34,17 @@ typedef struct kinds {
     im__attention_params global, local;
     uint32_t every; /* layers every, 2 every ... (1-based) are global */
     float final_cap;
+    bool norms; /* of q and k: without them the file is damaged */
 } kinds;
 
 static void layers(im__build *b, const kinds *k)
 {
     im__b_embed(b, sqrtf((float)b->params->embd));
-    for (b->layer = 0; b->layer < (int)b->params->layers; b->layer++)
+    for (b->layer = 0; b->layer < (int)b->params->layers; b->layer++) {
+        if (k->norms) im__b_require(b, "attn_q_norm", "weight");
+        if (k->norms) im__b_require(b, "attn_k_norm", "weight");
         layer(b, ((uint32_t)b->layer + 1) % k->every == 0 ? &k->global : &k->local);
+    }
     im__b_head(b, k->final_cap);
 }
 
@@ -66,7 +70,7 @@ im_status im__family_gemma3(im__program *p, const im__gguf *g, const im__params 
     double base = m->rope_base > 0 ? m->rope_base : 1e6, base_local = m->rope_base_swa > 0 ? m->rope_base_swa : 1e4;
     if (m->window == 0) return im__fail(err, IM_ERR_FORMAT, "%s: key gemma3.attention.sliding_window is missing or 0", g->path[0]);
     if (im__build_begin(&b, p, g, m, err) == IM_OK) {
-        kinds k = {.every = m->window_every > 0 ? m->window_every : 6, .final_cap = m->final_cap};
+        kinds k = {.every = m->window_every > 0 ? m->window_every : 6, .final_cap = m->final_cap, .norms = true};
         k.global.scale = query_scale(m, 62);
         k.global.cap = m->attention_cap < 0 ? 0 : m->attention_cap;
         k.global.rope = im__b_rope_table(&b, base, m->rope_factor, false, false);

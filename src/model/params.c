@@ -116,6 +116,9 @@ static im_status read_heads(reader *r, im__params *p, im_error *err)
         if (p->heads % p->kv_heads[i] != 0)
             return im__fail(err, IM_ERR_FORMAT, "%s: %u heads cannot share %u KV heads", r->g->path[0], p->heads, p->kv_heads[i]);
     p->head_dim = p->embd / p->heads;
+    if (p->embd % p->heads != 0 && im__gguf_find(r->g, key_of(r, "attention.key_length")) == NULL)
+        return im__fail(err, IM_ERR_FORMAT, "%s: key %s is %u, which %u heads cannot share", r->g->path[0],
+                        key_of(r, "embedding_length"), p->embd, p->heads);
     IM__TRY(get_u32(r, "attention.key_length", false, 1, MAX_HEAD_DIM, &p->head_dim, err));
     value_length = p->head_dim;
     IM__TRY(get_u32(r, "attention.value_length", false, 1, MAX_HEAD_DIM, &value_length, err));
