@@ -21,6 +21,7 @@ static void print_help(const arg_command *c, const arg_option *options)
 {
     printf("ironmule %s - %s\n\nUsage: ironmule %s [options] %s\n\nOptions:\n", c->name, c->summary, c->name, c->usage);
     for (const arg_option *o = options; o->name != NULL; o++) print_option(o);
+    printf("  %-28s %s\n", "     --model MODEL", "MODEL as an option in place of the argument");
     printf("  %-28s %s\n", "-h, --help", "this text");
     if (c->details != NULL) printf("\n%s\n", c->details);
     if (c->examples != NULL) printf("\nExamples:\n%s\n", c->examples);
@@ -74,7 +75,8 @@ static int unknown(const arg_command *c, const arg_option *options, const char *
 {
     const char *names[64];
     size_t n = 0;
-    for (const arg_option *o = options; o->name != NULL && n < 62; o++) names[n++] = o->name;
+    for (const arg_option *o = options; o->name != NULL && n < 61; o++) names[n++] = o->name;
+    names[n++] = "model";
     names[n++] = "help";
     names[n] = NULL;
     const char *near = args_nearest(given, names);
@@ -123,14 +125,17 @@ static const arg_option *find(const arg_option *options, const char *name, size_
 }
 
 /* argv[*i] is an option; takes its value from behind "=" or from the next argument. */
-static int parse_option(const arg_command *c, const arg_option *options, int argc, char **argv, int *i)
+static int parse_option(const arg_command *c, const arg_option *options, int argc, char **argv, int *i, const char **model)
 {
     const char *arg = argv[*i], *equals = strchr(arg, '=');
     bool is_long = arg[1] == '-';
     const char *name = arg + (is_long ? 2 : 1);
     size_t n = is_long && equals != NULL ? (size_t)(equals - name) : strlen(name);
     if (!is_long && n != 1) return args_wrong(c, "\"%s\": letters cannot be joined; write them apart", arg);
+    const arg_option model_option[] = {{"model", 0, ARG_STRING, model, "MODEL", NULL, 0, 0},
+                                       {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0}};
     const arg_option *o = find(options, name, n, is_long ? 0 : name[0]);
+    if (o == NULL && is_long) o = find(model_option, name, n, 0);
     if (o == NULL) return is_long ? unknown(c, options, name) : args_wrong(c, "unknown option %s", arg);
     if (o->kind == ARG_FLAG) return is_long && equals != NULL ? args_wrong(c, "--%s takes no value", o->name) : set(c, o, NULL);
     if (is_long && equals != NULL) return set(c, o, equals + 1);
@@ -138,9 +143,23 @@ static int parse_option(const arg_command *c, const arg_option *options, int arg
     return set(c, o, argv[++*i]);
 }
 
+/* The model comes first among the arguments, whether it was given there or as an option. */
+static int place_model(const arg_command *c, const char *model, arg_rest *rest)
+{
+    if (model != NULL) {
+        memmove(rest->item + 1, rest->item, rest->count * sizeof *rest->item);
+        rest->item[0] = model;
+        rest->count++;
+    }
+    if (rest->count > c->most) return args_wrong(c, "\"%s\" is one argument too many", rest->item[c->most]);
+    if (rest->count < c->least) return args_wrong(c, "an argument is missing: %s", c->usage);
+    return -1;
+}
+
 int args_parse(const arg_command *c, const arg_option *options, int argc, char **argv, arg_rest *rest)
 {
     bool only_arguments = false;
+    const char *model = NULL;
     *rest = (arg_rest){.count = 0};
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
@@ -151,14 +170,13 @@ int args_parse(const arg_command *c, const arg_option *options, int argc, char *
             print_help(c, options);
             return 0;
         } else if (option) {
-            int code = parse_option(c, options, argc, argv, &i);
+            int code = parse_option(c, options, argc, argv, &i, &model);
             if (code >= 0) return code;
-        } else if (rest->count == sizeof rest->item / sizeof *rest->item || rest->count == c->most) {
+        } else if (rest->count == sizeof rest->item / sizeof *rest->item - 1) {
             return args_wrong(c, "\"%s\" is one argument too many", arg);
         } else {
             rest->item[rest->count++] = arg;
         }
     }
-    if (rest->count < c->least) return args_wrong(c, "an argument is missing: %s", c->usage);
-    return -1;
+    return place_model(c, model, rest);
 }

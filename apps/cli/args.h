@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Command-line options as data: one table a command serves parsing, --help and error messages alike. Long options take "--name value" or
- * "--name=value"; options and other arguments may be mixed; "--" ends the options; "-" alone is an argument (standard input).
+ * "--name=value"; options and other arguments may be mixed; "--" ends the options; "-" alone is an argument (standard input). Every command
+ * takes its first argument, the model, as "--model MODEL" too.
  */
 #ifndef IRONMULE_CLI_ARGS_H
 #define IRONMULE_CLI_ARGS_H

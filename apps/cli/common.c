@@ -127,10 +127,10 @@ static char *read_stream(FILE *f, size_t *n)
 char *read_file(const char *who, const char *path, size_t *n)
 {
     bool standard = strcmp(path, "-") == 0;
-    FILE *f = standard ? stdin : fopen(path, "rb");
-    char *data = NULL;
     if (standard && isatty(STDIN_FILENO)) say(who, "reading from the terminal; Ctrl-D ends the text");
     errno = 0;
+    FILE *f = standard ? stdin : fopen(path, "rb");
+    char *data = NULL;
     if (f != NULL) data = read_stream(f, n);
     if (f == NULL || data == NULL || ferror(f)) {
         say(who, "%s: %s", path, errno == 0 ? "cannot be read" : strerror(errno));

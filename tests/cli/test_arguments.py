@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments that every command takes in the same way: the model as an argument or as an option, in any order; files that are not there."""
+import os
+import tempfile
+
+from program import TINY, answer, check, run, verdict
+
+
+def model_by_either_way():
+    want = answer('tokenize', TINY, 'hello')
+    for args in (('--model', TINY, 'hello'), ('hello', f'--model={TINY}'), ('--no-special', 'hello', '--model', TINY)):
+        check(answer('tokenize', *args) == want, f'tokenize {args}')
+    check(answer('info', '--model', TINY)['architecture'] == 'llama', 'info --model')
+
+
+def every_command_knows_the_option():
+    for name in ('generate', 'chat', 'tokenize', 'template', 'perplexity', 'benchmark', 'doctor', 'info'):
+        more = ('--messages', os.devnull) if name == 'template' else ()
+        done = run(name, '--model', '/no/such/model.gguf', *more)
+        check(done.returncode == 1 and b'/no/such/model.gguf: No such file' in done.stderr, f'{name} --model: {done}')
+
+
+def wrong_usage():
+    for args, says in ((('tokenize', '--model'), b'--model needs a value'), (('tokenize', '--json'), b'an argument is missing'),
+                       (('tokenize', '--modle', TINY, 'x'), b'did you mean --model?'),
+                       (('info', '--model', TINY, 'other'), b'"other" is one argument too many'),
+                       (('tokenize', '--model', TINY, *'abcdefghij'), b'is one argument too many')):
+        done = run(*args)
+        check(done.returncode == 2 and says in done.stderr and not done.stdout, f'{args}: {done}')
+
+
+def files_that_are_not_there():
+    with tempfile.TemporaryDirectory() as folder:
+        absent = os.path.join(folder, 'absent')
+        for args in (('tokenize', TINY, '--file', absent), ('generate', TINY, '--ids-file', absent), ('template', TINY, '-m', absent)):
+            done = run(*args)
+            check(done.returncode == 1 and b'absent: No such file or directory' in done.stderr, f'{args}: {done}')
+            done = run(*args[:-1], folder)
+            check(done.returncode == 1 and b'Is a directory' in done.stderr, f'a folder, {args}: {done}')
+
+
+model_by_either_way()
+every_command_knows_the_option()
+wrong_usage()
+files_that_are_not_there()
+raise SystemExit(verdict())
