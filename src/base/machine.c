@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/machine.h"
 
+#include "base/control_group.h"
+
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -50,20 +52,9 @@ static int cores_of_mask(void)
     return online < 1 ? 1 : (int)online;
 }
 
-/* The control group's quota in whole cores, rounded up; 0: no quota. */
-static int quota_cores(void)
-{
-    char line[128];
-    long long quota, period;
-    if (read_line("/sys/fs/cgroup/cpu.max", line, sizeof line) && sscanf(line, "%lld %lld", &quota, &period) == 2 && quota > 0 &&
-        period > 0)
-        return (int)((quota + period - 1) / period);
-    return 0;
-}
-
 int im__machine_cores(void)
 {
-    int cores = cores_of_mask(), quota = quota_cores();
+    int cores = cores_of_mask(), quota = im__group_cores("");
     return quota > 0 && quota < cores ? quota : cores;
 }
 
@@ -82,15 +73,8 @@ static uint64_t system_available(void)
 
 uint64_t im__machine_memory(void)
 {
-    char line[64];
-    uint64_t available = system_available();
-    unsigned long long limit, used;
-    if (read_line("/sys/fs/cgroup/memory.max", line, sizeof line) && sscanf(line, "%llu", &limit) == 1 &&
-        read_line("/sys/fs/cgroup/memory.current", line, sizeof line) && sscanf(line, "%llu", &used) == 1) {
-        uint64_t left = limit > used ? limit - used : 0;
-        if (available == 0 || left < available) available = left;
-    }
-    return available;
+    uint64_t available = system_available(), group = im__group_memory("");
+    return group < available || (available == 0 && group != UINT64_MAX) ? group : available;
 }
 
 double im__now_ms(void)

@@ -8,3 +8,4 @@ im_test(test_engine_life SOURCES test_engine_life.c engine_fixture.c LABELS tsan
 im_test(test_self_check SOURCES test_self_check.c engine_fixture.c)
 im_test(test_lower SOURCES test_lower.c random_program.c LINK m)
 im_test(test_generation SOURCES test_generation.c LABELS model asan tsan TIMEOUT 600)
+im_test(test_machine SOURCES test_machine.c)
