@@ -15,7 +15,7 @@ static void set_message(im_error *err, const char *raw, size_t n)
     while (in < n) {
         uint32_t code;
         size_t len = im__utf8_decode(raw + in, n - in, &code);
-        int plain = len > 0 && (code >= 0x20 || code == '\n' || code == '\t') && code != 0x7f;
+        int plain = len > 0 && (code >= 0x20 || code == '\n' || code == '\t') && (code < 0x7f || code >= 0xa0);
         size_t need = plain ? len : 4;
         if (out + need > room) {
             memcpy(err->message + out, "...", 3);

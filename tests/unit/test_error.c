@@ -31,6 +31,10 @@ static void hostile_bytes_are_spelled_out(void **state)
     im_error err;
     im__fail(&err, IM_ERR_FORMAT, "%s", "a\x1b[2J\xff\xc0\xaf \xed\xa0\x80 \x7f gr\xc3\xbc\xc3\x9f");
     assert_string_equal(err.message, "a\\x1b[2J\\xff\\xc0\\xaf \\xed\\xa0\\x80 \\x7f gr\xc3\xbc\xc3\x9f");
+    im__fail(&err, IM_ERR_FORMAT, "%s",
+             "\xc2\x9b"
+             "2J\xc2\xa0");
+    assert_string_equal(err.message, "\\xc2\\x9b2J\xc2\xa0"); /* U+009B begins a sequence as ESC [ does */
 }
 
 static void long_message_is_cut_at_a_character(void **state)
