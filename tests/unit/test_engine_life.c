@@ -590,11 +590,13 @@ static int threads_out_of_reach(int *open)
 static void signals_stay_with_the_program(void **state)
 {
     (void)state;
-    im_engine *e = engine_for(1);
     int open = 0;
+    /* None natively; an emulator has a thread of its own, out of reach like ours. */
+    const int others = threads_out_of_reach(&open);
+    im_engine *e = engine_for(1);
     /* The engine's thread and one more of the team; one that has not begun yet has everything blocked. */
-    for (int i = 0; i < 400 && threads_out_of_reach(&open) != 2; i++) nap(5);
-    assert_int_equal(threads_out_of_reach(&open), 2);
+    for (int i = 0; i < 400 && threads_out_of_reach(&open) != others + 2; i++) nap(5);
+    assert_int_equal(threads_out_of_reach(&open), others + 2);
     assert_true(open >= 1);
     im_engine_close(e);
 }
