@@ -71,10 +71,12 @@ const char *args_nearest(const char *given, const char *const *known)
 
 /* ---- parsing ---------------------------------------------------------------------------------------------------------------------------- */
 
-static int unknown(const arg_command *c, const arg_option *options, const char *given)
+static int unknown(const arg_command *c, const arg_option *options, const char *option)
 {
     const char *names[64];
+    char given[64];
     size_t n = 0;
+    snprintf(given, sizeof given, "%.*s", (int)strcspn(option, "="), option);
     for (const arg_option *o = options; o->name != NULL && n < 61; o++) names[n++] = o->name;
     names[n++] = "model";
     names[n++] = "help";

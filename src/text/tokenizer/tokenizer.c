@@ -280,6 +280,9 @@ static im_status build(im__tokenizer *t, im_error *err)
                         "the tokeniser \"%.*s\" (tokenizer.ggml.model) is not known; known are llama and gpt2",
                         (int)(t->source.model.len > 64 ? 64 : t->source.model.len), t->source.model.ptr);
     }
+    if (!t->byte_level && t->source.force_pre)
+        return im__fail(err, IM_ERR_UNSUPPORTED,
+                        "a pre-tokeniser cannot be forced: the vocabulary (tokenizer.ggml.model \"llama\") uses none");
     IM__TRY(check_source(&t->source, err));
     IM__TRY(fill_pieces(t, err));
     IM__TRY(t->byte_level ? init_byte_level(t, err) : init_scores(t, err));
