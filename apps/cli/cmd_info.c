@@ -22,7 +22,7 @@ typedef struct settings {
 } settings;
 
 static const char *const libraries[] = {
-    "PCRE2 (BSD-3-Clause)", "utf8proc (MIT)", "jansson (MIT)", "libedit (BSD-3-Clause)", "xxHash (BSD-2-Clause)", NULL,
+    "utf8proc (MIT)", "jansson (MIT)", "libedit (BSD-3-Clause)", "xxHash (BSD-2-Clause)", NULL,
 };
 
 static json_t *strings(const char *const *list)
