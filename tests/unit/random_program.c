@@ -88,7 +88,7 @@ static int new_matrix(maker *m, uint32_t n_in, uint32_t n_out)
 {
     static const uint32_t types[] = {IM__Q8_0, IM__Q4_0, IM__Q4_1, IM__Q5_0, IM__F32, IM__F16, IM__BF16, IM__Q4_K, IM__Q6_K};
     char name[IM__NAME_MAX];
-    uint32_t dtype = types[below(m, n_in % 256 == 0 ? 9 : 7)];
+    uint32_t dtype = types[n_in % 32 != 0 ? 4 + below(m, 3) : below(m, n_in % 256 == 0 ? 9 : 7)];
     size_t row_bytes = im__dtype_row_bytes(dtype, n_in);
     void *data = map_weights(row_bytes * n_out);
     fill(dtype, data, row_bytes * n_out, &m->random);
@@ -130,7 +130,7 @@ static int pick(maker *m, uint32_t want, bool written, int not )
 static void norm(maker *m, int dst, int src)
 {
     im__op op = plain(IM__OP_NORM, dst, src);
-    op.n = below(m, 2) == 0 ? width(m, dst) : 32;
+    op.n = below(m, 2) == 0 || width(m, dst) % 32 != 0 ? width(m, dst) : 32;
     op.vector = new_vector(m, op.n);
     op.by = 1e-5f;
     emit(m, op);
@@ -156,6 +156,15 @@ static void matmuls(maker *m)
     }
 }
 
+static void turn(maker *m, int value, uint32_t heads)
+{
+    im__op op = plain(IM__OP_ROPE, value, IM__NONE);
+    op.heads = heads;
+    op.head_dim = m->head_dim;
+    op.rope = (int)below(m, 2);
+    emit(m, op);
+}
+
 static void pointwise(maker *m)
 {
     static const im__op_kind kinds[] = {IM__OP_GLU, IM__OP_ADD, IM__OP_SCALE, IM__OP_SOFTCAP, IM__OP_NORM, IM__OP_EMBED};
@@ -176,15 +185,6 @@ static void pointwise(maker *m)
     if (kind == IM__OP_EMBED && op.weight == IM__NONE) return;
     emit(m, op);
     if (kind == IM__OP_GLU || kind == IM__OP_ADD) norm(m, dst, dst); /* keeps the numbers moderate */
-}
-
-static void turn(maker *m, int value, uint32_t heads)
-{
-    im__op op = plain(IM__OP_ROPE, value, IM__NONE);
-    op.heads = heads;
-    op.head_dim = m->head_dim;
-    op.rope = (int)below(m, 2);
-    emit(m, op);
 }
 
 static im__op kv_op(maker *m, im__op_kind kind, int dst, int src)
@@ -234,8 +234,12 @@ static void select_rows(maker *m)
 static void some_operations(maker *m, uint32_t n)
 {
     for (; n > 0; n--) {
-        if (below(m, 3) == 0)
+        int value = pick(m, 0, true, IM__NONE);
+        uint32_t what = below(m, 6);
+        if (what < 2)
             matmuls(m);
+        else if (what == 2 && width(m, value) % m->head_dim == 0)
+            turn(m, value, width(m, value) / m->head_dim);
         else
             pointwise(m);
     }
@@ -266,10 +270,11 @@ static void make_ropes(maker *m)
 
 void random_program(im__program *p, uint32_t seed)
 {
+    static const uint32_t head_dims[] = {16, 32, 48, 80, 20, 24};
     maker m = {.p = p, .random = seed * 2654435761u + 1, .logits = IM__NONE};
     *p = (im__program){.vocab = 40 + random_below(&m.random, 60), .context = 512};
     snprintf(p->arch, sizeof p->arch, "random%u", seed);
-    m.head_dim = 16 + 16 * below(&m, 3);
+    m.head_dim = head_dims[below(&m, 6)];
     make_values(&m);
     make_ropes(&m);
     int q = im__program_value(p, "q", HEADS * m.head_dim), k = im__program_value(p, "k", KV_HEADS * m.head_dim),

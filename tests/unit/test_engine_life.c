@@ -217,6 +217,47 @@ static void one_of_two_is_cancelled(void **state)
     gate_destroy(&g);
 }
 
+static bool count_tokens(void *user, const im_token_event *event)
+{
+    (void)event;
+    atomic_fetch_add((atomic_uint *)user, 1);
+    return true;
+}
+
+/* Cancelled while its logits are already there: the callback is not called with them. */
+static void cancelled_before_its_turn(void **state)
+{
+    (void)state;
+    im_engine *e = engine_for(2);
+    gate g;
+    atomic_uint heard = 0;
+    gate_init(&g);
+    im_request_options o = plain(100);
+    o.on_token = count_tokens;
+    o.user = &heard;
+    im_request *first = submit_prompt(e, 10, 1, gated(&g, 50));
+    wait_entered(&g);
+    im_request *second = submit_prompt(e, 10, 2, o);
+    for (int i = 0; i < 2; i++) {
+        let(&g);
+        wait_entered(&g);
+    }
+    /* The engine stands in the first one's callback; the second one's token of the same step comes after it. */
+    unsigned before = atomic_load(&heard);
+    assert_true(before >= 1);
+    g.cancel_at = second;
+    let(&g);
+    expect(second, IM_ERR_CANCELLED);
+    assert_int_equal(atomic_load(&heard), before);
+    im_request_cancel(first);
+    let(&g);
+    expect(first, IM_ERR_CANCELLED);
+    im_request_free(first);
+    im_request_free(second);
+    im_engine_close(e);
+    gate_destroy(&g);
+}
+
 /* The place is taken by another request; the queued one goes without having had it. */
 static void cancelled_while_queued(void **state)
 {
@@ -609,6 +650,7 @@ int main(void)
         cmocka_unit_test(cancelled_between_chunks),
         cmocka_unit_test(cancelled_within_a_chunk),
         cmocka_unit_test(one_of_two_is_cancelled),
+        cmocka_unit_test(cancelled_before_its_turn),
         cmocka_unit_test(cancelled_while_queued),
         cmocka_unit_test(cancelled_with_neighbours),
         cmocka_unit_test(closed_with_requests),

@@ -252,14 +252,18 @@ static void a_layer_has_few_phases(void **state)
     im__gguf *g = NULL;
     im__program p;
     im__lowered l;
-    size_t matmuls = 0, quantised = 0;
+    size_t matmuls = 0, quantised = 0, wide = 0;
     assert_int_equal(im__gguf_open(&g, IM_TEST_DATA "/zoo/arch-tiny.gguf", NULL), IM_OK);
     assert_int_equal(im__program_read(g, &p, NULL), IM_OK);
     assert_int_equal(im__lower(&p, &l, NULL), IM_OK);
     for (size_t i = 0; i < l.phase_count; i++) matmuls += l.phase[i].kind == IM__PHASE_MATMUL;
-    for (size_t i = 0; i < l.action_count; i++) quantised += l.action[i].op == NULL;
+    for (size_t i = 0; i < l.action_count; i++) {
+        quantised += l.action[i].op == NULL;
+        wide += l.action[i].wide;
+    }
     assert_int_equal(matmuls, 2 * 4 + 1); /* q k v, output, gate up, down; the head */
     assert_int_equal(quantised, 2 * 4 + 1);
+    assert_int_equal(wide, 2 + 1); /* what k and v read, and the head */
     im__lowered_clear(&l);
     im__program_clear(&p);
     im__gguf_close(g);

@@ -206,6 +206,23 @@ static void swap_ops(im__program *p, int a, int b)
     p->op[b] = keep;
 }
 
+/* Attention, store, selection in this order; only the first of them is wrong. */
+static void attend_first(im__program *p)
+{
+    im__op select = p->op[SELECT_OP];
+    p->op[SELECT_OP] = p->op[STORE_OP];
+    p->op[STORE_OP] = p->op[ATTENTION_OP];
+    p->op[ATTENTION_OP] = select;
+    p->op[ATTENTION_OP].src2 = ATT;
+}
+
+/* Only q goes on, named twice; all that follows is made from it. */
+static void select_twice(im__program *p)
+{
+    p->op[SELECT_OP].src = p->op[SELECT_OP].src2 = Q;
+    p->op[ADD_OP].kind = IM__OP_SCALE;
+}
+
 static void orders_that_do_not_hold(void **state)
 {
     (void)state;
@@ -215,12 +232,13 @@ static void orders_that_do_not_hold(void **state)
     BROKEN(swap_ops(&p, STORE_OP, ATTENTION_OP)); /* read before it is stored */
     BROKEN(swap_ops(&p, SELECT_OP, HEAD_OP));     /* logits of rows that want none */
     BROKEN(p.op[SELECT_OP].src2 = IM__NONE);      /* q is read behind it */
-    BROKEN(p.op[SELECT_OP].src2 = X);             /* compacted twice */
-    BROKEN(p.op[ADD_OP] = p.op[SELECT_OP]);       /* two selections */
-    BROKEN(p.op[SELECT_OP] = p.op[SCALE_OP]);     /* none */
-    BROKEN(p.op[SCALE_OP] = p.op[STORE_OP]);      /* stored twice */
-    BROKEN(p.op[STORE_OP] = p.op[ROPE_OP]);       /* never stored */
-    BROKEN(p.op_count = HEAD_OP);                 /* no logits */
+    BROKEN(attend_first(&p));
+    BROKEN(select_twice(&p));                 /* its rows would be moved twice */
+    BROKEN(p.op[ADD_OP] = p.op[SELECT_OP]);   /* two selections */
+    BROKEN(p.op[SELECT_OP] = p.op[SCALE_OP]); /* none */
+    BROKEN(p.op[SCALE_OP] = p.op[STORE_OP]);  /* stored twice */
+    BROKEN(p.op[STORE_OP] = p.op[ROPE_OP]);   /* never stored */
+    BROKEN(p.op_count = HEAD_OP);             /* no logits */
     BROKEN(p.op_count = 0);
     BROKEN(im__program_kv(&p, (im__kv_layer){.kv_heads = 1, .head_dim = 32})); /* a layer that nobody stores */
 }

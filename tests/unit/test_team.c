@@ -171,6 +171,39 @@ static void a_slow_thread_holds_up_one_unit(void **state)
     im__team_free(team);
 }
 
+/* Two units that wait for each other, so that two threads must have come; the second of them is slow. */
+typedef struct meeting {
+    atomic_int here;
+    atomic_int missed;
+} meeting;
+
+static void meet(void *ctx, size_t phase, size_t index, int thread)
+{
+    meeting *m = ctx;
+    (void)phase;
+    (void)index;
+    atomic_fetch_add(&m->here, 1);
+    double began = im__now_ms();
+    while (atomic_load(&m->here) < 2 && im__now_ms() - began < 5000) nap(100);
+    if (atomic_load(&m->here) < 2) atomic_fetch_add(&m->missed, 1);
+    if (thread != 0) nap(20000);
+}
+
+/* Members that sleep wake up for a run; the caller sleeps behind its own units and is woken by the last one. */
+static void sleepers_are_woken(void **state)
+{
+    (void)state;
+    uint32_t units = 2;
+    im__team *team = team_of(2);
+    for (int i = 0; i < 8; i++) {
+        meeting m = {0};
+        nap(i % 2 == 0 ? 30000 : 10);
+        assert_true(im__team_run(team, 1, &units, meet, &m, NULL));
+        assert_int_equal(atomic_load(&m.missed), 0);
+    }
+    im__team_free(team);
+}
+
 /* ---- rest ----------------------------------------------------------------------------------------------------------------------------- */
 
 static double cpu_ms(void)
@@ -247,6 +280,7 @@ int main(void)
         cmocka_unit_test(pauses_between_runs),
         cmocka_unit_test(cancelled_runs),
         cmocka_unit_test(a_slow_thread_holds_up_one_unit),
+        cmocka_unit_test(sleepers_are_woken),
         cmocka_unit_test(an_idle_team_uses_no_processor),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(memory_may_run_out_anywhere),
