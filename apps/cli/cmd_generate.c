@@ -81,8 +81,11 @@ static int32_t *prompt_ids(im_model *model, const settings *s, const arg_rest *r
                            ? encode_chat(model, s, text, len, &ids, n, &err)
                            : im_model_encode(model, text, len, s->plain ? IM_ENCODE_PLAIN : IM_ENCODE_DEFAULT, &ids, n, &err);
     free(text);
-    if (status == IM_OK) return ids;
-    say_failed(about.name, &err);
+    if (status == IM_OK && ids != NULL) return ids;
+    if (status == IM_OK)
+        say(about.name, "an empty prompt: at least one token is needed");
+    else
+        say_failed(about.name, &err);
     return NULL;
 }
 

@@ -122,8 +122,11 @@ static int32_t *input(const im_model *model, const settings *s, size_t *n)
     if (text == NULL) return NULL;
     im_status status = im_model_encode(model, text, len, IM_ENCODE_PLAIN, &ids, n, &err);
     free(text);
-    if (status == IM_OK) return ids;
-    say_failed(about.name, &err);
+    if (status == IM_OK && ids != NULL) return ids;
+    if (status == IM_OK)
+        say(about.name, "the text is empty; at least 2 tokens are needed");
+    else
+        say_failed(about.name, &err);
     return NULL;
 }
 
@@ -155,7 +158,7 @@ int cmd_perplexity(int argc, char **argv)
     if (s.per_token && !s.json) return args_wrong(&about, "--per-token needs --json");
     im_model *model = open_model(about.name, rest.item[0], false, s.pre);
     int32_t *ids = model == NULL ? NULL : input(model, &s, &n);
-    if (ids != NULL && n < 2) say(about.name, "the text has %zu tokens; at least 2 are needed", n);
+    if (ids != NULL && n < 2) say(about.name, "%zu tokens are too few to score; at least 2 are needed", n);
     im_engine *e = ids == NULL || n < 2 ? NULL : open_engine(about.name, model, &s.run, context_for(model, n), 1);
     code = e == NULL ? EXIT_FAILED : run(e, &s, ids, n);
     im_engine_close(e);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arguments that every command takes in the same way: the model as an argument or as an option, in any order; files that are not there."""
 import os
+import tarfile
 import tempfile
 
 from program import TINY, answer, check, run, verdict
@@ -39,8 +40,24 @@ def files_that_are_not_there():
             check(done.returncode == 1 and b'Is a directory' in done.stderr, f'a folder, {args}: {done}')
 
 
+def empty_inputs():
+    with tempfile.TemporaryDirectory() as folder:
+        empty = os.path.join(folder, 'empty')
+        open(empty, 'w').close()
+        with tarfile.open(os.path.join(os.path.dirname(TINY), 'arch.tar.xz')) as archive:
+            archive.extract(next(m for m in archive if m.name.endswith('arch-qwen2-untied.gguf')), folder)
+        no_bos = next(os.path.join(at, f) for at, _, files in os.walk(folder) for f in files if f.endswith('.gguf'))
+        for args, says in ((('generate', '--raw', no_bos, '--prompt-file', empty), b'an empty prompt'),
+                           (('generate', '--raw', no_bos, '-'), b'an empty prompt'),
+                           (('perplexity', TINY, '--file', empty), b'at least 2'),
+                           (('perplexity', no_bos, '--file', empty), b'at least 2')):
+            done = run(*args)
+            check(done.returncode == 1 and says in done.stderr and done.stderr.count(b'\n') == 1, f'nothing given, {args}: {done}')
+
+
 model_by_either_way()
 every_command_knows_the_option()
 wrong_usage()
 files_that_are_not_there()
+empty_inputs()
 raise SystemExit(verdict())

@@ -204,6 +204,11 @@ static void ends_are_the_keys_and_the_known_control_tokens(void **state)
     y.f.source.end_count = 2;
     y.t = vocab_fixture_tokenizer(&y.f);
     assert_true(im__tokenizer_is_end(y.t, 6));
+    toy gemma = toy_new("{'model':'gpt2','pre':'dbrx','eos':1,'tokens':['<eos>','<end_of_turn>','x'],'types':[3,3,1]}");
+    assert_true(im__tokenizer_is_end(gemma.t, 0)); /* the end of a text ends an answer too where the key names the end of a turn */
+    assert_true(im__tokenizer_is_end(gemma.t, 1));
+    assert_false(im__tokenizer_is_end(gemma.t, 2));
+    toy_free(&gemma);
     toy_free(&y);
 }
 

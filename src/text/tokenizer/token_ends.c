@@ -24,6 +24,7 @@ static const char *const marker[] = {
      "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
     "<end_of_utterance>",
     "</s>",
+    "<eos>",
     "<EOT>",
     "_<EOT>",
     "<|eos|>",
