@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments that every command takes in the same way: the model as an argument or as an option, in any order; files that are not there."""
+"""What holds for every command: the model as an argument or as an option, in any order; files that are not there, are empty, or are cut short."""
 import os
+import shutil
+import subprocess
 import tarfile
 import tempfile
+import time
 
-from program import TINY, answer, check, run, verdict
+from program import TINY, answer, check, command, run, verdict
 
 
 def model_by_either_way():
@@ -55,9 +58,27 @@ def empty_inputs():
             check(done.returncode == 1 and says in done.stderr and done.stderr.count(b'\n') == 1, f'nothing given, {args}: {done}')
 
 
+def model_cut_short_in_use():
+    """The model is open and mapped, the prompt is still to come; then the file loses its end."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, 'cut.gguf')
+        shutil.copy(TINY, path)
+        process = subprocess.Popen(command('generate', '--model', path, '--raw', '-'), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        until = time.monotonic() + 60
+        while 'cut.gguf' not in open(f'/proc/{process.pid}/maps').read() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        os.truncate(path, 0)
+        out, err = process.communicate(b'hello', timeout=60)
+        check(process.returncode == 1 and b'cut.gguf: cannot be read any more' in err and err.count(b'\n') == 1 and not out,
+              f'cut short in use: exit {process.returncode}, {out} {err}')
+
+
 model_by_either_way()
 every_command_knows_the_option()
 wrong_usage()
 files_that_are_not_there()
 empty_inputs()
+model_cut_short_in_use()
 raise SystemExit(verdict())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a user waits for and what memory it takes, with real models: test_limits.py NAME
-The first token of SmolLM2 within half a second of the start (file in the page cache); resident memory above weights and KV cache below 100 MB."""
+The first token of SmolLM2 within half a second of the start (file in the page cache); resident memory above weights and KV cache below 100 MB; nothing
+computed while it waits."""
 import subprocess
 import sys
 import tempfile
@@ -29,6 +30,12 @@ def resident(pid):
     return {k: int(fields[k].split()[0]) * 1024 for k in ('VmRSS', 'VmHWM', 'RssAnon', 'RssFile')}
 
 
+def processor_time(pid):
+    with open(f'/proc/{pid}/stat') as f:
+        fields = f.read().rsplit(')', 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def memory(path):
     """What a conversation holds that has answered once and waits for the next line, and what was planned."""
     plan = answer('info', path, '--context', 512)['memory']
@@ -42,7 +49,9 @@ def memory(path):
         while (line := process.stderr.readline()) and b'last answer' not in line:
             pass
         check(line, 'no answer')
-        held = resident(process.pid)
+        held, used = resident(process.pid), processor_time(process.pid)
+        time.sleep(1)
+        check(processor_time(process.pid) - used <= 1, 'a conversation that waits uses the processor')
         process.stdin.close()
         process.stderr.read()
         check(process.wait() == 0, 'chat failed')

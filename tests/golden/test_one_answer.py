@@ -2,6 +2,7 @@
 """One answer: the logits of the real models have the same bits however they are computed.
 
     test_one_answer.py MODEL short     a few ids with every kernel level; fit for emulators and sanitizers
+    test_one_answer.py MODEL threads   a few ids with three threads beside neighbours, for the thread sanitizer
     test_one_answer.py MODEL usual     prompts of 1, 100 and 1,500 ids: a selection that has every kernel level with every number of threads, chunk and neighbours
     test_one_answer.py MODEL deep      every combination for 100 ids, plain C for 1,500
     test_one_answer.py MODEL write     plain C again, into one_answer.json
@@ -43,11 +44,15 @@ class Runs:
 
 def short(here):
     """Plain C under an emulator is slow: one id is enough for it."""
-    for level, threads in zip(here, itertools.cycle((2, 1, 3))):
-        yield 1, level, threads, 512, 0
+    for level, count in zip(here, itertools.cycle((2, 1, 3))):
+        yield 1, level, count, 512, 0
         if level != 'c':
-            yield 12, level, threads, 7, 0
+            yield 12, level, count, 7, 0
             yield 12, level, 3, 512, 0 if emulated() else 2
+
+
+def threads(here):
+    yield 12, here[-1], 3, 7, 2
 
 
 def usual(here):
@@ -56,23 +61,23 @@ def usual(here):
     yield 100, 'c', 2, 64, 0
     for shift, level in enumerate(here[1:]):
         yield 1, level, 3, 64, 7
-        for i, threads in enumerate(THREADS):  # each value once with each level, in other pairs with the next one
-            yield 100, level, threads, CHUNKS[(i + shift) % 4], NEIGHBOURS[(i + shift) % 2]
+        for i, count in enumerate(THREADS):  # each value once with each level, in other pairs with the next one
+            yield 100, level, count, CHUNKS[(i + shift) % 4], NEIGHBOURS[(i + shift) % 2]
         yield 1500, level, 2, 512, 7
-    for threads, chunk in ((1, 64), (3, 512), (8, 7)) if len(here) > 1 else ():
-        yield 1500, here[-1], threads, chunk, 0
+    for count, chunk in ((1, 64), (3, 512), (8, 7)) if len(here) > 1 else ():
+        yield 1500, here[-1], count, chunk, 0
 
 
 def deep(here):
     yield from usual(here)
     yield 1500, 'c', 2, 512, 0
-    for threads, chunk, neighbours in ((1, 7, 7), (3, 512, 7), (8, 1, 0)):
-        yield 100, 'c', threads, chunk, neighbours
+    for count, chunk, neighbours in ((1, 7, 7), (3, 512, 7), (8, 1, 0)):
+        yield 100, 'c', count, chunk, neighbours
     for level in here[1:]:
         for combination in itertools.product(THREADS, CHUNKS, NEIGHBOURS):
             yield 100, level, *combination
-        for threads, chunk in zip(THREADS, CHUNKS):
-            yield 1500, level, threads, chunk, 7 if chunk == 7 else 0
+        for count, chunk in zip(THREADS, CHUNKS):
+            yield 1500, level, count, chunk, 7 if chunk == 7 else 0
 
 
 def write(runs, name, constants):
@@ -90,7 +95,7 @@ def main():
         runs = Runs(name, folder)
         if what == 'write':
             return write(runs, name, constants)
-        for length, *how in {'short': short, 'usual': usual, 'deep': deep}[what](levels()):
+        for length, *how in {'short': short, 'threads': threads, 'usual': usual, 'deep': deep}[what](levels()):
             got, want = runs.hash(length, *how), constants[name][str(length)]
             check(got == want, f'{name}, {length} ids, level {how[0]}, {how[1]} threads, chunk {how[2]}, {how[3]} neighbours: {got}, expected {want}')
     print(f'{name}: {runs.count} runs')
