@@ -69,6 +69,27 @@ void progress_end(progress *p)
 
 /* ---- opening --------------------------------------------------------------------------------------------------------------------------- */
 
+/* What to say when the kernel has no more of a mapped model to give: kept ready, for a signal handler cannot format. */
+static char vanished[4352];
+
+static void on_vanished(int number)
+{
+    (void)number;
+    ssize_t unheard = write(STDERR_FILENO, vanished, strlen(vanished)); /* nobody left to tell when this fails */
+    (void)unheard;
+    _exit(EXIT_FAILED);
+}
+
+static void expect_vanishing(const char *who, const char *path)
+{
+    struct sigaction action = {.sa_handler = on_vanished};
+    snprintf(vanished, sizeof vanished,
+             "ironmule %s: %.4096s: cannot be read any more: the file was cut short, or its disk failed, while it was in use\n",
+             who, path);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre)
 {
     im_error err;
@@ -77,6 +98,7 @@ im_model *open_model(const char *who, const char *path, bool vocabulary_only, co
     im_model_options_defaults(&o);
     o.vocabulary_only = vocabulary_only;
     o.pre_tokenizer = pre;
+    expect_vanishing(who, path);
     if (im_model_open(&model, path, &o, &err) == IM_OK) return model;
     say_failed(who, &err);
     return NULL;

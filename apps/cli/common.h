@@ -64,7 +64,8 @@ typedef struct run_options {
         "device", 0, ARG_STRING, &(o).device, "NAME", "auto or cpu", 0, 0                                                          \
     }
 
-/* Opens the model, or says why not (NULL). `vocabulary_only`: no weights. `pre` may be NULL. */
+/* Opens the model, or says why not (NULL). `vocabulary_only`: no weights. `pre` may be NULL. A file that is cut short while it is in use ends the program with
+ * a message. */
 im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre);
 
 /* Opens an engine on the model with a progress bar; NULL after a message. `context` is used when the user gave none (0: the library's default). */
