@@ -122,6 +122,8 @@ void im__request_append(im_request **list, im_request *r);
 /* request.c, called on the engine's thread */
 /* One generated token. What ends the request is left in its status and stop_reason. */
 void im__request_take_logits(im_request *r, const float *logits);
+/* Ends the request with an error that names the model and the position. */
+void im__request_not_finite(im_request *r, size_t position);
 /* Cancels its companions and hands the request back to its submitter, who may free it at once. */
 void im__request_end(im_request *r, im_status status, const im_error *error);
 

@@ -106,7 +106,7 @@ static void question_json(const char *question, im__buf *b)
 static im_status encode_question(const im_model *m, const char *question, int32_t **ids, size_t *count, im_error *err)
 {
     im__buf messages = {0};
-    if (m->chat == NULL) return im_model_encode(m, question, strlen(question), IM_ENCODE_DEFAULT, ids, count, err);
+    if (!m->info.has_chat_template) return im_model_encode(m, question, strlen(question), IM_ENCODE_DEFAULT, ids, count, err);
     question_json(question, &messages);
     im_status status = messages.failed ? im__fail(err, IM_ERR_MEMORY, "out of memory")
                                        : im_model_chat(m, messages.data, NULL, NULL, NULL, ids, count, err);

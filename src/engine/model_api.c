@@ -79,6 +79,7 @@ static void compile_template(im_model *m)
     snprintf(m->chat_error.message, sizeof m->chat_error.message, "this model has no chat template");
     if (im__gguf_get_string(m->file, "tokenizer.chat_template", false, &source, &m->chat_error) != IM_OK || source.ptr == NULL)
         return;
+    m->info.has_chat_template = true;
     im__template_new(&m->chat, source.ptr, source.len, &m->chat_error);
 }
 
@@ -113,7 +114,6 @@ static im_status open_model(im_model *m, const char *path, const im_model_option
     IM__TRY(fill_info(m, path, err));
     if (!o->vocabulary_only) IM__TRY(read_program(m, err));
     compile_template(m);
-    m->info.has_chat_template = m->chat != NULL;
     return IM_OK;
 }
 

@@ -216,13 +216,20 @@ static bool emit(im_request *r, int32_t id, const float *logits)
 
 static void failed(im_request *r, im_status status, const char *message) { r->status = im__fail(&r->error, status, "%s", message); }
 
+void im__request_not_finite(im_request *r, size_t position)
+{
+    r->status = im__fail(&r->error, IM_ERR_NUMERIC,
+                         "%s: a logit at position %zu is not a number: the weights are damaged or the activations overflow",
+                         r->engine->model->info.path, position);
+}
+
 void im__request_take_logits(im_request *r, const float *logits)
 {
     size_t index = r->known - r->prompt;
     if (!r->no_hash) XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
     int32_t id = choose(r, logits, index);
     if (id < 0) {
-        failed(r, IM_ERR_NUMERIC, "a logit is not a number: the model's weights are damaged or its activations overflow");
+        im__request_not_finite(r, r->known - 1);
         return;
     }
     r->ids[r->known++] = id;

@@ -23,7 +23,7 @@ void im__score_take_logits(im_request *r, const float *logits, size_t first, siz
     for (size_t i = 0; i < rows && first + i + 1 < r->known; i++, logits += vocab) {
         int32_t best = r->engine->backend->argmax(logits, vocab);
         if (best < 0) {
-            r->status = im__fail(&r->error, IM_ERR_NUMERIC, "a logit at position %zu is not a number", first + i);
+            im__request_not_finite(r, first + i);
             return;
         }
         double norm = log_sum(logits, vocab, logits[best]);

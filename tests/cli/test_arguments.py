@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every command: the model as an argument or as an option, in any order; files that are not there, are empty, or are cut short."""
+"""What holds for every command: the model as an argument or as an option, in any order; files that are not there, are empty, are cut short, or are damaged."""
 import os
 import shutil
 import subprocess
@@ -75,10 +75,32 @@ def model_cut_short_in_use():
               f'cut short in use: exit {process.returncode}, {out} {err}')
 
 
+def damaged_models():
+    """What is damaged is refused by those who need it, and the message names the file."""
+    whole = open(TINY, 'rb').read()
+    begin = whole.index(b'{%', whole.index(b'tokenizer.chat_template'))
+    damages = {'template.gguf': whole[:begin] + b'{{' + whole[begin + 2:], 'weights.gguf': whole[:-1000] + b'\xff' * 1000}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, data in damages.items():
+            with open(os.path.join(folder, name), 'wb') as f:
+                f.write(data)
+        template, weights = (os.path.join(folder, name) for name in damages)
+        text = os.path.join(folder, 'text')
+        with open(text, 'w') as f:
+            f.write('some text')
+        for args, says in ((('generate', template, 'hi'), b'template.gguf: chat template, line '), (('chat', template), b'template.gguf: chat template, line '),
+                           (('generate', '--raw', weights, 'hi'), b'weights.gguf: a logit at position'),
+                           (('perplexity', weights, '--file', text), b'weights.gguf: a logit at position 0')):
+            done = run(*args, stdin=b'hi\n')
+            check(done.returncode == 1 and says in done.stderr and done.stderr.count(b'\n') == 1 and not done.stdout, f'damaged, {args}: {done}')
+        check(run('generate', '--raw', '-n', 2, template, 'hi').returncode == 0, 'a broken template keeps a model from plain text')
+
+
 model_by_either_way()
 every_command_knows_the_option()
 wrong_usage()
 files_that_are_not_there()
 empty_inputs()
 model_cut_short_in_use()
+damaged_models()
 raise SystemExit(verdict())

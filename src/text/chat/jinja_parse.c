@@ -48,6 +48,12 @@ bool im__jparse_expect_op(im__jparser *p, unsigned op)
     return im__jparse_unexpected(p, wanted);
 }
 
+bool im__jparse_enter(im__jparser *p)
+{
+    p->run->line = p->tok.line;
+    return im__jenter(p->run);
+}
+
 bool im__jparse_unexpected(im__jparser *p, const char *wanted)
 {
     static const char *const kinds[] = {[T_END] = "the end of the template",
@@ -143,7 +149,7 @@ static im__jnode *parse_target_list(im__jparser *p, const char *end, bool in_set
 static im__jnode *parse_one_target(im__jparser *p, bool in_set)
 {
     if (is_op(p, IM__OP('(', 0))) {
-        if (!advance(p) || !im__jenter(p->run)) return NULL;
+        if (!advance(p) || !im__jparse_enter(p)) return NULL;
         im__jnode *n = parse_target_list(p, NULL, in_set);
         im__jleave(p->run);
         return n != NULL && expect_op(p, IM__OP(')', 0)) ? n : NULL;
@@ -345,7 +351,7 @@ static im__jnode *parse_statement(im__jparser *p)
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++) {
         if (!is_name(p, statements[i].word)) continue;
         im__jnode *n = new_node(p, statements[i].kind);
-        if (n == NULL || !advance(p) || !im__jenter(p->run)) return NULL;
+        if (n == NULL || !advance(p) || !im__jparse_enter(p)) return NULL;
         bool ok = statements[i].parse(p, n);
         im__jleave(p->run);
         return ok ? n : NULL;

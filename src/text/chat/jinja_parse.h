@@ -27,6 +27,7 @@ bool im__jparse_is_op(const im__jparser *p, unsigned op);
 bool im__jparse_is_name(const im__jparser *p, const char *name);
 bool im__jparse_skip_op(im__jparser *p, unsigned op); /* true when it was there; check run->failed later */
 bool im__jparse_expect_op(im__jparser *p, unsigned op);
+bool im__jparse_enter(im__jparser *p); /* one level deeper at the current token; pair with im__jleave when it returned true */
 bool im__jparse_unexpected(im__jparser *p, const char *wanted); /* records the failure; returns false */
 const im__jname *im__jparse_name(im__jparser *p, const char *s, size_t n);
 const im__jname *im__jparse_take_name(im__jparser *p); /* the current token must be a name; NULL: failed */

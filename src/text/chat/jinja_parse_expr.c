@@ -151,7 +151,7 @@ static im__jnode *primary_of(im__jparser *p)
 
 im__jnode *im__jparse_primary(im__jparser *p)
 {
-    if (!im__jenter(p->run)) return NULL;
+    if (!im__jparse_enter(p)) return NULL;
     im__jnode *n = primary_of(p);
     im__jleave(p->run);
     return n;
@@ -357,7 +357,7 @@ static im__jnode *parse_filter_suffix(im__jparser *p, im__jnode *n)
 
 static im__jnode *parse_sign(im__jparser *p, im__jnode_kind kind)
 {
-    if (!advance(p) || !im__jenter(p->run)) return NULL;
+    if (!advance(p) || !im__jparse_enter(p)) return NULL;
     im__jnode *n = wrap(p, kind, parse_unary(p, false));
     im__jleave(p->run);
     return n;
@@ -461,7 +461,7 @@ static im__jnode *parse_compare(im__jparser *p)
 static im__jnode *parse_not(im__jparser *p)
 {
     if (!is_name(p, "not")) return parse_compare(p);
-    if (!advance(p) || !im__jenter(p->run)) return NULL;
+    if (!advance(p) || !im__jparse_enter(p)) return NULL;
     im__jnode *n = wrap(p, N_NOT, parse_not(p));
     im__jleave(p->run);
     return n;
@@ -501,7 +501,7 @@ static im__jnode *parse_condition(im__jparser *p)
 
 im__jnode *im__jparse_expression(im__jparser *p)
 {
-    if (!im__jenter(p->run)) return NULL;
+    if (!im__jparse_enter(p)) return NULL;
     im__jnode *n = parse_condition(p);
     im__jleave(p->run);
     return n;
