@@ -18,7 +18,8 @@
  *              come from any thread and never wait for a computation, except those that say so (wait, answer, score, close, free). Its threads take no signals;
  *              after a fork only the parent may use the engine. Closing or freeing something while another thread uses it is the caller's mistake.
  *   Text       is UTF-8. Lengths are bytes. Token ids are int32_t, 0 .. vocabulary - 1. Times are milliseconds (double). Logits are binary32.
- *   Options    structs begin with `size`: set it with the ..._defaults function, so that a struct may grow without breaking callers.
+ *   Options    structs begin with `size`. im_..._options_defaults(&o) sets it and every default; it passes the caller's size of the struct on, so that a struct
+ *              may grow without breaking programs that were built before.
  */
 #ifndef IRONMULE_IRONMULE_H
 #define IRONMULE_IRONMULE_H
@@ -79,7 +80,8 @@ typedef struct im_model_options {
     const char *pre_tokenizer; /* force this pre-tokeniser pattern; NULL: the file's */
     bool vocabulary_only;      /* no weights needed: skip the checks of tensors and architecture */
 } im_model_options;
-IM_API void im_model_options_defaults(im_model_options *o);
+IM_API void im_model_options_init(im_model_options *o, size_t size);
+#define im_model_options_defaults(o) im_model_options_init((o), sizeof *(o))
 
 /* `path`: a GGUF file, any shard of a split one, or a folder with one. Options NULL: defaults. *out is the caller's (im_model_close). */
 IM_API im_status im_model_open(im_model **out, const char *path, const im_model_options *options, im_error *err);
@@ -133,7 +135,8 @@ typedef struct im_chat_options {
     bool no_generation_prompt;
     bool parse_special; /* control tokens typed in message content become tokens (Hugging Face's default); off: plain text */
 } im_chat_options;
-IM_API void im_chat_options_defaults(im_chat_options *o);
+IM_API void im_chat_options_init(im_chat_options *o, size_t size);
+#define im_chat_options_defaults(o) im_chat_options_init((o), sizeof *(o))
 
 /* Renders a conversation (JSON array of {"role", "content", ...}) through the model's chat template and encodes it. text (with its length) and ids may each be
  * NULL when not wanted; what is handed out is the caller's (im_free). A trailing assistant message is continued. Errors: IM_ERR_TEMPLATE with the template's own
@@ -157,7 +160,8 @@ typedef struct im_engine_options {
     void (*progress)(void *user, double fraction);
     void *progress_user;
 } im_engine_options;
-IM_API void im_engine_options_defaults(im_engine_options *o);
+IM_API void im_engine_options_init(im_engine_options *o, size_t size);
+#define im_engine_options_defaults(o) im_engine_options_init((o), sizeof *(o))
 
 /* Bytes that an engine would take, without taking them. */
 typedef struct im_memory_plan {
@@ -237,7 +241,8 @@ typedef struct im_request_options {
     void *user;
     int neighbours; /* for proofs: so many other random sequences share the steps of this request (max_sequences must allow them) */
 } im_request_options;
-IM_API void im_request_options_defaults(im_request_options *o);
+IM_API void im_request_options_init(im_request_options *o, size_t size);
+#define im_request_options_defaults(o) im_request_options_init((o), sizeof *(o))
 
 typedef struct im_result {
     const int32_t *ids; /* generated ids, an end token included */

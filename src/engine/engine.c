@@ -14,7 +14,10 @@
 #define MOST_THREADS 1024
 #define MOST_SEQUENCES 1024
 
-void im_engine_options_defaults(im_engine_options *o) { *o = (im_engine_options){.size = sizeof *o}; }
+void im_engine_options_init(im_engine_options *o, size_t size)
+{
+    im__options_copy(o, size, &(im_engine_options){.size = 0}, sizeof *o);
+}
 
 static im_status settle(const im_model *m, const im_engine_options *given, im_engine_options *o, im_error *err)
 {

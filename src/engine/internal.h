@@ -111,6 +111,9 @@ struct im_engine {
     im__candidate *candidates; /* [vocabulary] */
 };
 
+/* library.c: a struct of options with `size` bytes from one of `own`, or the reverse; what only one of them has is 0. Sets the size in front. */
+void im__options_copy(void *out, size_t size, const void *from, size_t own);
+
 /* engine.c: one user fewer; the last one frees what im_engine_close left. */
 void im__engine_release(im_engine *e);
 

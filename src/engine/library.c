@@ -51,6 +51,13 @@ void im_machine_get_info(im_machine_info *info)
     *info = (im_machine_info){.cores = im__machine_cores(), .memory_available = im__machine_memory()};
 }
 
+void im__options_copy(void *out, size_t size, const void *from, size_t own)
+{
+    memset(out, 0, size);
+    memcpy(out, from, own < size ? own : size);
+    if (size >= sizeof size) memcpy(out, &size, sizeof size);
+}
+
 static im_status check_ops(im__cpu_level level, im_error *err)
 {
     im__ops ops;

@@ -11,7 +11,10 @@
 #include <string.h>
 #include <time.h>
 
-void im_model_options_defaults(im_model_options *o) { *o = (im_model_options){.size = sizeof *o}; }
+void im_model_options_init(im_model_options *o, size_t size)
+{
+    im__options_copy(o, size, &(im_model_options){.size = 0}, sizeof *o);
+}
 
 /* ---- what a file says of itself --------------------------------------------------------------------------------------------------- */
 
@@ -223,7 +226,7 @@ bool im_model_is_end(const im_model *m, int32_t id) { return im__tokenizer_is_en
 
 /* ---- conversations ------------------------------------------------------------------------------------------------------------------------- */
 
-void im_chat_options_defaults(im_chat_options *o) { *o = (im_chat_options){.size = sizeof *o}; }
+void im_chat_options_init(im_chat_options *o, size_t size) { im__options_copy(o, size, &(im_chat_options){.size = 0}, sizeof *o); }
 
 static char *special_text(const im_model *m, int32_t id)
 {

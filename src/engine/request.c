@@ -9,9 +9,9 @@
 
 /* ---- options ------------------------------------------------------------------------------------------------------------------------ */
 
-void im_request_options_defaults(im_request_options *o)
+void im_request_options_init(im_request_options *o, size_t size)
 {
-    *o = (im_request_options){.size = sizeof *o, .max_tokens = 256, .sampling = {.top_p = 1}};
+    im__options_copy(o, size, &(im_request_options){.max_tokens = 256, .sampling = {.top_p = 1}}, sizeof *o);
 }
 
 im_status im__request_check_ids(const im_engine *e, const char *what, const int32_t *ids, size_t n, im_error *err)

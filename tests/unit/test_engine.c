@@ -515,6 +515,25 @@ static void requests_that_cannot_be(void **state)
     im_engine_close(NULL);
 }
 
+/* Defaults for a caller whose struct is shorter, or longer, than the library's: never beyond its end, and nothing left undefined. */
+static void defaults_of_any_size(void **state)
+{
+    (void)state;
+    for (size_t size = 0; size <= sizeof(im_request_options) + 40; size++) {
+        struct {
+            im_request_options o;
+            unsigned char behind[64];
+        } room;
+        memset(&room, 0xa5, sizeof room);
+        im_request_options_init(&room.o, size);
+        const unsigned char *bytes = (const unsigned char *)&room;
+        for (size_t i = size; i < sizeof room; i++) assert_int_equal(bytes[i], 0xa5);
+        for (size_t i = sizeof room.o; i < size; i++) assert_int_equal(bytes[i], 0);
+        if (size < sizeof room.o) continue;
+        assert_true(room.o.size == size && room.o.max_tokens == 256 && room.o.sampling.top_p == 1 && room.o.prompt == NULL);
+    }
+}
+
 /* A caller built for a shorter struct: what it does not have keeps its default. */
 static void shorter_options(void **state)
 {
@@ -557,6 +576,7 @@ int main(void)
         cmocka_unit_test(options_that_cannot_be),
         cmocka_unit_test(more_memory_than_there_is),
         cmocka_unit_test(requests_that_cannot_be),
+        cmocka_unit_test(defaults_of_any_size),
         cmocka_unit_test(shorter_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
