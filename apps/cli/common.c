@@ -111,7 +111,12 @@ im_engine *open_engine(const char *who, im_model *model, const run_options *run,
     im_error err;
     im_engine *engine;
     im_engine_options o;
+    im_model_info info;
     progress bar = {.label = "loading", .drawn = now_ms()};
+    im_model_get_info(model, &info);
+    if (run->context > info.context)
+        say(who, "warning: the model was made for %u positions; beyond them its answers lose sense (--context %lld)", info.context,
+            (long long)run->context);
     im_engine_options_defaults(&o);
     o.threads = (int)run->threads;
     o.context = run->context > 0 ? (uint32_t)run->context : context;
