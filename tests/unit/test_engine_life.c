@@ -579,7 +579,8 @@ static void nothing_is_left_behind(void **state)
         im_engine_close(e);
     }
     for (int i = 0; i < 200 && entries("/proc/self/task") > threads; i++) nap(5);
-    assert_int_equal(entries("/proc/self/task"), threads);
+    /* Fewer is possible: a thread of the test before, joined but not yet gone from the list, was counted at the start. */
+    assert_true(entries("/proc/self/task") <= threads);
     assert_int_equal(entries("/proc/self/fd"), files);
 }
 
