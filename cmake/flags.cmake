@@ -30,6 +30,6 @@ if(IRONMULE_SANITIZE)
   add_compile_options(-fsanitize=${IRONMULE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${IRONMULE_SANITIZE})
   if(CMAKE_C_COMPILER_ID STREQUAL GNU)
-    add_compile_options(-Wno-maybe-uninitialized) # what sanitizers insert misleads this warning
+    add_compile_options(-Wno-maybe-uninitialized -Wno-format-truncation) # what sanitizers insert misleads these warnings
   endif()
 endif()
