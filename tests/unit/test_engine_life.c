@@ -633,7 +633,8 @@ static void signals_stay_with_the_program(void **state)
 {
     (void)state;
     int open = 0;
-    /* None natively; an emulator has a thread of its own, out of reach like ours. */
+    /* None natively; an emulator has a thread of its own, out of reach like ours. The test before may have one that is leaving. */
+    nap(200);
     const int others = threads_out_of_reach(&open);
     im_engine *e = engine_for(1);
     /* The engine's thread and one more of the team; one that has not begun yet has everything blocked. */
