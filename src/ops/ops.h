@@ -65,7 +65,7 @@ typedef void im__matmul_fn(const im__weight *w, const im__matmul_in *in, const f
 
 #define IM__PAGE 64           /* positions in a KV page and in an attention block */
 #define IM__SPAN 1024         /* keys in a span of the merge */
-#define IM__ATTENTION_TILE 32 /* queries (rows times heads) that a kernel may take through a block together */
+#define IM__ATTENTION_TILE 64 /* queries (rows times heads) that a kernel may take through a block together */
 
 /* What keys and values are stored as. */
 typedef enum im__kv_type {

@@ -10,19 +10,33 @@
 #include <string.h>
 
 #define ROWS_A_UNIT 4    /* of a rows phase */
-#define ATTENTION_TILE 8 /* query rows that share the reading of keys and values */
 #define UNITS_A_THREAD 6 /* of a matmul phase, so that a slow thread does not hold up the rest */
 
 /* ---- row sets ---------------------------------------------------------------------------------------------------------------- */
 
-static void add_row(im__row_set *set, const im__row *row, size_t source)
+/* Query rows that attention takes together, sharing the reading of keys and values: what one call takes in a piece, but enough tiles for
+ * all threads, since later ones see more keys. */
+static size_t tile_rows(const im__cpu *c, size_t rows)
+{
+    size_t n = IM__ATTENTION_TILE;
+    for (size_t i = 0; i < c->p->op_count; i++) {
+        const im__op *op = &c->p->op[i];
+        if (op->kind != IM__OP_ATTENTION) continue;
+        size_t kv_heads = c->p->kv[op->layer].kv_heads, most = IM__ATTENTION_TILE * kv_heads / op->heads;
+        if (most < n) n = most;
+        while (c->options.threads > 1 && n > 4 && rows * kv_heads < n * 4 * (size_t)c->options.threads) n /= 2;
+    }
+    return n < 4 ? 4 : n;
+}
+
+static void add_row(im__row_set *set, const im__row *row, size_t source, size_t most)
 {
     size_t at = set->rows++;
     set->row[at] = row;
     set->source[at] = (uint32_t)source;
     set->position[at] = row->position;
     struct im__tile *last = set->tiles > 0 ? &set->tile[set->tiles - 1] : NULL;
-    if (last != NULL && set->row[last->begin]->seq == row->seq && last->end - last->begin < ATTENTION_TILE) {
+    if (last != NULL && set->row[last->begin]->seq == row->seq && last->end - last->begin < most) {
         last->end++;
     } else {
         set->tile[set->tiles++] = (struct im__tile){(uint32_t)at, (uint32_t)at + 1};
@@ -31,10 +45,11 @@ static void add_row(im__row_set *set, const im__row *row, size_t source)
 
 static void fill_row_sets(im__cpu *c, const im__step *step)
 {
+    size_t most = tile_rows(c, step->rows);
     c->all.rows = c->all.tiles = c->selected.rows = c->selected.tiles = 0;
     for (size_t r = 0; r < step->rows; r++) {
-        add_row(&c->all, &step->row[r], r);
-        if (step->row[r].wants_logits) add_row(&c->selected, &step->row[r], r);
+        add_row(&c->all, &step->row[r], r, most);
+        if (step->row[r].wants_logits) add_row(&c->selected, &step->row[r], r, most);
     }
 }
 
