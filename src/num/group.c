@@ -22,116 +22,136 @@ static uint64_t spread_bits(uint8_t bits)
     return ((each + EACH(0x7f)) >> 7) & EACH(1);
 }
 
-/* w[i] = code i - offset; codes are below 128, the offset is at most 128. */
-static void put_codes(int8_t w[8], uint64_t codes, unsigned offset)
-{
-    uint64_t differences = ((codes | EACH(0x80)) - EACH(offset)) ^ EACH(0x80);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    differences = __builtin_bswap64(differences);
-#endif
-    memcpy(w, &differences, 8);
-}
+/* ---- codes: c[i] holds those of elements 8i to 8i + 7 of a group ---- */
 
 /* Sixteen bytes of two 4-bit codes each: the low ones are elements 0 to 15, the high ones 16 to 31. */
-static void split_nibbles(const uint8_t *qs, int8_t *w, unsigned offset)
+static void nibbles(const uint8_t *qs, uint64_t c[4])
 {
-    for (size_t i = 0; i < 32; i += 8) put_codes(w + i, fields(qs + i % 16, i / 16 * 4, 15), offset);
-}
-
-static void look_up(const int8_t table[16], int8_t *w)
-{
-    for (int i = 0; i < 32; i++) w[i] = table[w[i]];
-}
-
-/* ---- blocks of 32 ---- */
-
-static void read_q4_0(const uint8_t *b, im__group *g)
-{
-    g->s = half_at(b);
-    split_nibbles(b + 2, g->w, 8);
-}
-
-static void read_q4_1(const uint8_t *b, im__group *g)
-{
-    g->s = half_at(b);
-    g->m = half_at(b + 2);
-    split_nibbles(b + 4, g->w, 0);
+    for (size_t i = 0; i < 4; i++) c[i] = fields(qs + i % 2 * 8, i / 2 * 4, 15);
 }
 
 /* Nibbles as above; the fifth bit of element i is bit i of four bytes. */
-static void split_nibbles_and_bits(const uint8_t *qs, const uint8_t *high, int8_t *w, unsigned offset)
+static void nibbles_and_bits(const uint8_t *qs, const uint8_t *high, uint64_t c[4])
 {
-    for (size_t i = 0; i < 32; i += 8)
-        put_codes(w + i, fields(qs + i % 16, i / 16 * 4, 15) | spread_bits(high[i / 8]) << 4, offset);
+    for (size_t i = 0; i < 4; i++) c[i] = fields(qs + i % 2 * 8, i / 2 * 4, 15) | spread_bits(high[i]) << 4;
 }
 
-static void read_q5_0(const uint8_t *b, im__group *g)
+static void signed_bytes(const uint8_t *qs, uint64_t c[4])
 {
-    g->s = half_at(b);
-    split_nibbles_and_bits(b + 6, b + 2, g->w, 16);
+    for (size_t i = 0; i < 4; i++) c[i] = im__load_u64(qs + 8 * i) ^ EACH(0x80);
 }
 
-static void read_q5_1(const uint8_t *b, im__group *g)
+/* In super blocks of 256, k is the group. 2-bit codes: 64 bytes are two halves of 32 bytes; in a half the four bit pairs give four runs of
+ * 32 elements. */
+static uint64_t two_bits(const uint8_t *qs, size_t k, size_t i)
 {
-    g->s = half_at(b);
-    g->m = half_at(b + 2);
-    split_nibbles_and_bits(b + 8, b + 4, g->w, 0);
+    return fields(qs + k / 8 * 32 + k % 2 * 16 + 8 * i, k % 8 / 2 * 2, 3);
 }
 
-static void read_q8_0(const uint8_t *b, im__group *g)
+static void q3_k_codes(const uint8_t *b, size_t k, uint64_t c[2])
 {
-    g->s = half_at(b);
-    memcpy(g->w, b + 2, 32);
+    for (size_t i = 0; i < 2; i++) c[i] = two_bits(b + 32, k, i) | fields(b + k % 2 * 16 + 8 * i, k / 2, 1) << 2;
 }
 
-static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+/* Of Q4_K and Q5_K the low four bits, of which 32 bytes hold two groups. */
+static uint64_t four_bits(const uint8_t *qs, size_t k, size_t i) { return fields(qs + k / 2 * 32 + 8 * i, k % 2 * 4, 15); }
 
-static void read_iq4_nl(const uint8_t *b, im__group *g)
+static void q5_k_codes(const uint8_t *b, size_t k, uint64_t c[4])
 {
-    g->s = half_at(b);
-    split_nibbles(b + 2, g->w, 0);
-    look_up(iq4_values, g->w);
+    for (size_t i = 0; i < 4; i++) c[i] = four_bits(b + 48, k, i) | fields(b + 16 + 8 * i, k, 1) << 4;
+}
+
+/* Halves of 128 elements: 64 bytes of low nibbles (elements 0 to 63 low, 64 to 127 high) and 32 bytes of four bit pairs. */
+static void q6_k_codes(const uint8_t *b, size_t k, uint64_t c[2])
+{
+    const uint8_t *low = b + k / 8 * 64 + k % 4 * 16, *high = b + 128 + k / 8 * 32 + k % 2 * 16;
+    for (size_t i = 0; i < 2; i++) c[i] = fields(low + 8 * i, k % 8 / 4 * 4, 15) | fields(high + 8 * i, k % 8 / 2 * 2, 3) << 4;
+}
+
+/* Group k of block b. */
+static inline void group_codes(uint32_t dtype, const uint8_t *b, size_t k, uint64_t *c)
+{
+    switch (dtype) {
+    case IM__Q4_0:
+    case IM__IQ4_NL: nibbles(b + 2, c); break;
+    case IM__Q4_1: nibbles(b + 4, c); break;
+    case IM__Q5_0: nibbles_and_bits(b + 6, b + 2, c); break;
+    case IM__Q5_1: nibbles_and_bits(b + 8, b + 4, c); break;
+    case IM__Q8_0: signed_bytes(b + 2, c); break;
+    case IM__MXFP4: nibbles(b + 1, c); break;
+    case IM__IQ4_XS: nibbles(b + 8 + 16 * k, c); break;
+    case IM__Q2_K:
+        for (size_t i = 0; i < 2; i++) c[i] = two_bits(b + 16, k, i);
+        break;
+    case IM__Q3_K: q3_k_codes(b, k, c); break;
+    case IM__Q4_K:
+        for (size_t i = 0; i < 4; i++) c[i] = four_bits(b + 16, k, i);
+        break;
+    case IM__Q5_K: q5_k_codes(b, k, c); break;
+    case IM__Q6_K: q6_k_codes(b, k, c); break;
+    default: assert(!"a quantised type that runs");
+    }
+}
+
+void im__codes_read(uint32_t dtype, const void *row, size_t first, size_t count, uint64_t *codes)
+{
+    const im__dtype_info *info = im__dtype_get(dtype);
+    size_t per_block = info->block_len / info->group_len, words = info->group_len / 8;
+    for (size_t g = first; g < first + count; g++, codes += words)
+        group_codes(dtype, (const uint8_t *)row + g / per_block * info->block_bytes, g % per_block, codes);
+}
+
+/* ---- weights ---- */
+
+/* w = code - offset, for types without a table. */
+static unsigned offset_of(uint32_t dtype)
+{
+    switch (dtype) {
+    case IM__Q4_0: return 8;
+    case IM__Q5_0: return 16;
+    case IM__Q8_0: return 128;
+    case IM__Q3_K: return 4;
+    case IM__Q6_K: return 32;
+    default: return 0;
+    }
 }
 
 /* FP4 (E2M1) values are halves of small integers, so the integers are stored doubled and the scale is 2^(e - 127 - 1). */
-static void read_mxfp4(const uint8_t *b, im__group *g)
+static const int8_t *table_of(uint32_t dtype)
 {
+    static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     static const int8_t doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    uint32_t e = b[0];
-    g->s = im__f32_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-    split_nibbles(b + 1, g->w, 0);
-    look_up(doubled, g->w);
+    return dtype == IM__MXFP4 ? doubled : dtype == IM__IQ4_NL || dtype == IM__IQ4_XS ? iq4 : NULL;
 }
 
-/* ---- super blocks of 256 ---- */
-
-/* 2-bit codes: 64 bytes are two halves of 32 bytes; in a half the four bit pairs give four runs of 32 elements. k: group of 16, i: element. */
-static uint64_t two_bits(const uint8_t *qs, size_t k, size_t i)
+/* Eight at a time. Codes below 128 with an offset of at most 128: no byte borrows from the next. */
+static void put_weights(int8_t w[8], uint64_t codes, unsigned offset)
 {
-    return fields(qs + k / 8 * 32 + k % 2 * 16 + i, k % 8 / 2 * 2, 3);
+    uint64_t weights = (offset == 128 ? codes : (codes | EACH(0x80)) - EACH(offset)) ^ EACH(0x80);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    weights = __builtin_bswap64(weights);
+#endif
+    memcpy(w, &weights, 8);
 }
 
-static void read_q2_k(const uint8_t *b, size_t k, im__group *g)
+static void read_weights(uint32_t dtype, const uint8_t *b, size_t k, size_t words, int8_t w[32])
 {
-    g->s = half_at(b + 80) * (float)(b[k] & 15);
-    g->m = -(half_at(b + 82) * (float)(b[k] >> 4));
-    for (size_t i = 0; i < 16; i += 8) put_codes(g->w + i, two_bits(b + 16, k, i), 0);
+    uint64_t c[4] = {0};
+    const int8_t *table = table_of(dtype);
+    group_codes(dtype, b, k, c);
+    for (size_t i = 0; i < words; i++) put_weights(w + 8 * i, c[i], offset_of(dtype));
+    for (size_t i = 0; table != NULL && i < 8 * words; i++) w[i] = table[w[i]];
 }
+
+/* ---- scales ---- */
+
+static float power_of(uint32_t e) { return im__f32_of_bits(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
 
 /* Sixteen 6-bit scales in 12 bytes: low four bits in the nibbles of bytes 0 to 7, high two in the bit pairs of bytes 8 to 11. */
 static int q3_scale(const uint8_t *s, size_t k)
 {
     int low = (s[k % 8] >> (k / 8 * 4)) & 15, high = (s[8 + k % 4] >> (k / 4 * 2)) & 3;
     return (low | high << 4) - 32;
-}
-
-static void read_q3_k(const uint8_t *b, size_t k, im__group *g)
-{
-    g->s = half_at(b + 108) * (float)q3_scale(b + 96, k);
-    for (size_t i = 0; i < 16; i += 8) {
-        uint64_t third = fields(b + k % 2 * 16 + i, k / 2, 1);
-        put_codes(g->w + i, two_bits(b + 32, k, i) | third << 2, 4);
-    }
 }
 
 /* Eight 6-bit scales and eight 6-bit minima in 12 bytes: those of groups 0 to 3 in the low six bits of bytes 0 to 3 and 4 to 7; of
@@ -147,49 +167,45 @@ static void q4_scale_min(const uint8_t *s, size_t k, int *scale, int *min)
     }
 }
 
-/* What Q4_K and Q5_K share: scales and minima; and the low four bits, of which 32 bytes hold two groups. */
-static void read_q45_k_scales(const uint8_t *b, size_t k, im__group *g)
-{
-    int scale, min;
-    q4_scale_min(b + 4, k, &scale, &min);
-    g->s = half_at(b) * (float)scale;
-    g->m = -(half_at(b + 2) * (float)min);
-}
-
-static uint64_t four_bits(const uint8_t *qs, size_t k, size_t i) { return fields(qs + k / 2 * 32 + i, k % 2 * 4, 15); }
-
-static void read_q4_k(const uint8_t *b, size_t k, im__group *g)
-{
-    read_q45_k_scales(b, k, g);
-    for (size_t i = 0; i < 32; i += 8) put_codes(g->w + i, four_bits(b + 16, k, i), 0);
-}
-
-static void read_q5_k(const uint8_t *b, size_t k, im__group *g)
-{
-    read_q45_k_scales(b, k, g);
-    for (size_t i = 0; i < 32; i += 8) put_codes(g->w + i, four_bits(b + 48, k, i) | fields(b + 16 + i, k, 1) << 4, 0);
-}
-
-/* Halves of 128 elements: 64 bytes of low nibbles (elements 0 to 63 low, 64 to 127 high) and 32 bytes of four bit pairs. */
-static void read_q6_k(const uint8_t *b, size_t k, im__group *g)
-{
-    const uint8_t *low = b + k / 8 * 64 + k % 4 * 16, *high = b + 128 + k / 8 * 32 + k % 2 * 16;
-    g->s = half_at(b + 208) * (float)(int8_t)b[192 + k];
-    for (size_t i = 0; i < 16; i += 8)
-        put_codes(g->w + i, fields(low + i, k % 8 / 4 * 4, 15) | fields(high + i, k % 8 / 2 * 2, 3) << 4, 32);
-}
-
 static int iq4_xs_scale(const uint8_t *b, size_t k)
 {
     int low = (b[4 + k / 2] >> (k % 2 * 4)) & 15, high = (im__load_u16(b + 2) >> (2 * k)) & 3;
     return (low | high << 4) - 32;
 }
 
-static void read_iq4_xs(const uint8_t *b, size_t k, im__group *g)
+static void read_scale(uint32_t dtype, const uint8_t *b, size_t k, im__group *g)
 {
-    g->s = half_at(b) * (float)iq4_xs_scale(b, k);
-    split_nibbles(b + 8 + 16 * k, g->w, 0);
-    look_up(iq4_values, g->w);
+    int scale, min;
+    switch (dtype) {
+    case IM__Q4_1:
+    case IM__Q5_1: g->m = half_at(b + 2); /* fall through */
+    case IM__Q4_0:
+    case IM__Q5_0:
+    case IM__Q8_0:
+    case IM__IQ4_NL: g->s = half_at(b); break;
+    case IM__MXFP4: g->s = power_of(b[0]); break;
+    case IM__Q2_K:
+        g->s = half_at(b + 80) * (float)(b[k] & 15);
+        g->m = -(half_at(b + 82) * (float)(b[k] >> 4));
+        break;
+    case IM__Q3_K: g->s = half_at(b + 108) * (float)q3_scale(b + 96, k); break;
+    case IM__Q4_K:
+    case IM__Q5_K:
+        q4_scale_min(b + 4, k, &scale, &min);
+        g->s = half_at(b) * (float)scale;
+        g->m = -(half_at(b + 2) * (float)min);
+        break;
+    case IM__Q6_K: g->s = half_at(b + 208) * (float)(int8_t)b[192 + k]; break;
+    case IM__IQ4_XS: g->s = half_at(b) * (float)iq4_xs_scale(b, k); break;
+    default: break;
+    }
+}
+
+void im__stored_scale(uint32_t dtype, const void *row, size_t index, uint16_t *s, uint16_t *m)
+{
+    const uint8_t *b = (const uint8_t *)row + index * im__dtype_get(dtype)->block_bytes;
+    *s = dtype == IM__MXFP4 ? b[0] : im__load_u16(b);
+    *m = im__dtype_has_min(dtype) ? im__load_u16(b + 2) : 0;
 }
 
 bool im__dtype_has_min(uint32_t dtype)
@@ -204,22 +220,8 @@ void im__group_read(uint32_t dtype, const void *row, size_t index, im__group *ou
     size_t per_block = info->block_len / info->group_len, k = index % per_block;
     const uint8_t *b = (const uint8_t *)row + index / per_block * info->block_bytes;
     *out = (im__group){0};
-    switch (dtype) {
-    case IM__Q4_0: read_q4_0(b, out); break;
-    case IM__Q4_1: read_q4_1(b, out); break;
-    case IM__Q5_0: read_q5_0(b, out); break;
-    case IM__Q5_1: read_q5_1(b, out); break;
-    case IM__Q8_0: read_q8_0(b, out); break;
-    case IM__IQ4_NL: read_iq4_nl(b, out); break;
-    case IM__MXFP4: read_mxfp4(b, out); break;
-    case IM__Q2_K: read_q2_k(b, k, out); break;
-    case IM__Q3_K: read_q3_k(b, k, out); break;
-    case IM__Q4_K: read_q4_k(b, k, out); break;
-    case IM__Q5_K: read_q5_k(b, k, out); break;
-    case IM__Q6_K: read_q6_k(b, k, out); break;
-    case IM__IQ4_XS: read_iq4_xs(b, k, out); break;
-    default: assert(!"a quantised type that runs");
-    }
+    read_scale(dtype, b, k, out);
+    read_weights(dtype, b, k, info->group_len / 8u, out->w);
 }
 
 /* Offsets of the super scale and the super minimum; 0 stands for "none" in the second. */

@@ -5,7 +5,8 @@
  *
  *     value[i] = s * w[i] + m
  *
- * The reference dot product, the packers of all backends and the de-quantiser read weights through im__group_read and nothing else.
+ * The reference dot product and the de-quantiser read weights through im__group_read; packers, which only move bits, read codes and stored
+ * scales. Nothing else looks into a block.
  */
 #ifndef IRONMULE_NUM_GROUP_H
 #define IRONMULE_NUM_GROUP_H
@@ -24,6 +25,15 @@ bool im__dtype_has_min(uint32_t dtype);
 /* Reads group `index` (in units of group_len elements) of a row that starts at `row`. The type must be quantised and run. No alignment
  * is required; the caller has checked that the row is that long. */
 void im__group_read(uint32_t dtype, const void *row, size_t index, im__group *out);
+
+/* The integers of `count` groups from `first` on as the file has them, without sign: code = w + 8 (Q4_0), + 16 (Q5_0), + 128 (Q8_0), + 4
+ * (Q3_K), + 32 (Q6_K), the index into its table (IQ4_NL, IQ4_XS, MXFP4), else w. Element 8i + j of them is byte j, counted from the
+ * lowest, of codes[i]. */
+void im__codes_read(uint32_t dtype, const void *row, size_t first, size_t count, uint64_t *codes);
+
+/* The scale of block `index` as it is stored, for types with one scale in a block of 32: binary16, of MXFP4 the exponent e of 2^(e - 128).
+ * *m: the minimum; 0 where the format has none. */
+void im__stored_scale(uint32_t dtype, const void *row, size_t index, uint16_t *s, uint16_t *m);
 
 /* The scales of one 256-element block of a type that keeps small integers under a super scale (Q2_K to Q6_K, IQ4_XS). Of its group k,
  * s = d * scale[k] and m = -(dmin * min[k]), both exact. Packers keep these instead of the products, which are larger. */

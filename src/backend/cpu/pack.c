@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "num/group.h"
-#include "num/half.h"
 
 #include <string.h>
 
@@ -11,12 +10,6 @@
 typedef struct record {
     uint32_t quad[8][IM__PANEL];
 } record;
-
-typedef struct packer {
-    const im__weight *w;
-    im__form form;
-    uint8_t code_of[256]; /* for a form with a table: the code of a value */
-} packer;
 
 size_t im__packed_bytes(uint32_t dtype, size_t n_out, size_t n_in)
 {
@@ -73,41 +66,18 @@ static uint8_t *put_record(uint8_t *line, const record *r, unsigned bits)
     }
 }
 
-/* Eight codes into the words of two quads, which lie a panel apart. Bytes are added eight at a time: w + 128 never wraps, and is not
- * below 128 - offset. */
-static void set_codes(const packer *p, uint32_t *word, const int8_t w[8])
-{
-    const uint64_t each = UINT64_C(0x0101010101010101);
-    uint64_t codes;
-    memcpy(&codes, w, 8);
-    codes = (codes ^ 0x80 * each) - (uint64_t)(128 - p->form.offset) * each;
-    if (p->form.table != IM__TABLE_NONE) {
-        uint8_t bytes[8];
-        for (size_t i = 0; i < 8; i++) bytes[i] = p->code_of[(uint8_t)w[i]];
-        memcpy(&codes, bytes, 8);
-    }
-    memcpy(word, &codes, 4);
-    memcpy(word + IM__PANEL, (const uint8_t *)&codes + 4, 4);
-}
-
 /* ---- scales ---- */
 
 static void put_half(uint8_t *at, size_t o, uint16_t half) { memcpy(at + 2 * o, &half, 2); }
 
-static uint8_t exponent_of(float s)
-{
-    uint32_t bits = im__bits_of_f32(s); /* 2^-128 and 2^-127 are subnormal */
-    return bits >> 23 ? (uint8_t)((bits >> 23) + 1) : bits == 0x00400000;
-}
-
 /* The scale of group g of the chunk, for forms that keep one per group. */
-static void put_scale(im__form f, uint8_t *scales, size_t g, size_t o, const im__group *group)
+static void put_scale(im__form f, uint8_t *scales, size_t g, size_t o, uint16_t s, uint16_t m)
 {
-    if (f.scales == IM__SCALES_HALF) put_half(scales + 32 * g, o, im__f16_of_f32(group->s));
-    if (f.scales == IM__SCALES_EXPONENT) scales[16 * g + o] = exponent_of(group->s);
+    if (f.scales == IM__SCALES_HALF) put_half(scales + 32 * g, o, s);
+    if (f.scales == IM__SCALES_EXPONENT) scales[16 * g + o] = (uint8_t)s;
     if (f.scales != IM__SCALES_HALF_MIN) return;
-    put_half(scales + 64 * g, o, im__f16_of_f32(group->s));
-    put_half(scales + 64 * g + 32, o, im__f16_of_f32(group->m));
+    put_half(scales + 64 * g, o, s);
+    put_half(scales + 64 * g + 32, o, m);
 }
 
 static void put_super(im__form f, uint8_t *scales, size_t o, const im__super *super)
@@ -124,40 +94,50 @@ static void put_super(im__form f, uint8_t *scales, size_t o, const im__super *su
 
 /* ---- panels ---- */
 
-static const uint8_t *row_at(const packer *p, size_t out) { return (const uint8_t *)p->w->data + out * p->w->row_bytes; }
-
-/* Record `index` of the rows; its groups are first_group .. of the chunk at `scales`. */
-static uint8_t *pack_record(const packer *p, uint8_t *scales, uint8_t *line, size_t out, size_t outs, size_t index,
-                            size_t first_group)
+/* Scales of output o of a chunk of n records, the row's from `first` on. */
+static void pack_scales(const im__weight *w, im__form f, const uint8_t *row, size_t first, size_t n, uint8_t *scales, size_t o)
 {
-    record r = {0};
-    size_t per_record = IM__RECORD / p->form.group;
-    for (size_t o = 0; o < outs; o++)
-        for (size_t h = 0; h < per_record; h++) {
-            im__group group;
-            im__group_read(p->w->dtype, row_at(p, out + o), index * per_record + h, &group);
-            for (size_t i = 0; i < p->form.group; i += 8) set_codes(p, &r.quad[4 * h + i / 4][o], group.w + i);
-            put_scale(p->form, scales, first_group + h, o, &group);
-        }
-    return put_record(line, &r, p->form.bits);
+    uint16_t s, m;
+    im__super super;
+    if (f.scales >= IM__SCALES_SUPER) {
+        im__super_read(w->dtype, row, first * IM__RECORD / IM__CHUNK, &super);
+        put_super(f, scales, o, &super);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        im__stored_scale(w->dtype, row, first + i, &s, &m);
+        put_scale(f, scales, i, o, s, m);
+    }
 }
 
-static void pack_panel(const packer *p, uint8_t *to, size_t out, size_t outs)
+/* Codes of output o of n records. */
+static void pack_codes(const im__weight *w, im__form f, const uint8_t *row, size_t first, size_t n, record *r, size_t o)
 {
-    im__form f = p->form;
-    size_t records = p->w->n_in / IM__RECORD;
-    for (size_t done = 0; done < records;) {
-        size_t n = records - done < IM__CHUNK / IM__RECORD ? records - done : IM__CHUNK / IM__RECORD;
-        uint8_t *scales = to, *line = to + im__scale_bytes(f, n * IM__RECORD / f.group);
-        memset(scales, 0, (size_t)(line - scales));
-        if (f.scales >= IM__SCALES_SUPER)
-            for (size_t o = 0; o < outs; o++) {
-                im__super super;
-                im__super_read(p->w->dtype, row_at(p, out + o), done * IM__RECORD / IM__CHUNK, &super);
-                put_super(f, scales, o, &super);
-            }
-        for (size_t i = 0; i < n; i++) line = pack_record(p, scales, line, out, outs, done + i, i * IM__RECORD / f.group);
-        done += n;
+    uint64_t codes[IM__CHUNK / 8];
+    size_t per_record = IM__RECORD / f.group;
+    im__codes_read(w->dtype, row, first * per_record, n * per_record, codes);
+    for (size_t i = 0; i < n; i++)
+        for (size_t word = 0; word < IM__RECORD / 8; word++) {
+            r[i].quad[2 * word][o] = (uint32_t)codes[i * (IM__RECORD / 8) + word];
+            r[i].quad[2 * word + 1][o] = (uint32_t)(codes[i * (IM__RECORD / 8) + word] >> 32);
+        }
+}
+
+static void pack_panel(const im__weight *w, im__form f, uint8_t *to, size_t out, size_t outs)
+{
+    enum { MOST = IM__CHUNK / IM__RECORD };
+    record r[MOST];
+    if (outs < IM__PANEL) memset(r, 0, sizeof r);
+    for (size_t done = 0, records = w->n_in / IM__RECORD, n; done < records; done += n) {
+        n = records - done < MOST ? records - done : MOST;
+        uint8_t *line = to + im__scale_bytes(f, n * IM__RECORD / f.group);
+        memset(to, 0, (size_t)(line - to));
+        for (size_t o = 0; o < outs; o++) {
+            const uint8_t *row = (const uint8_t *)w->data + (out + o) * w->row_bytes;
+            pack_scales(w, f, row, done, n, to, o);
+            pack_codes(w, f, row, done, n, r, o);
+        }
+        for (size_t i = 0; i < n; i++) line = put_record(line, &r[i], f.bits);
         to = line;
     }
 }
@@ -174,17 +154,15 @@ static void pack_float_panel(const im__weight *w, uint8_t *to, size_t out, size_
 
 void im__pack(const im__weight *w, void *packed, size_t out_begin, size_t out_end)
 {
-    packer p = {.w = w, .form = im__form_of(w->dtype)};
-    const uint8_t *table = im__form_table(p.form.table);
+    im__form f = im__form_of(w->dtype);
     bool is_float = im__dtype_is_float(w->dtype);
-    size_t panel_bytes = is_float ? im__float_panel_bytes(w->dtype, w->n_in) : im__panel_bytes(p.form, w->n_in);
-    for (int code = 0; table && code < 16; code++) p.code_of[(uint8_t)(table[code] - p.form.offset)] = (uint8_t)code;
+    size_t panel_bytes = is_float ? im__float_panel_bytes(w->dtype, w->n_in) : im__panel_bytes(f, w->n_in);
     for (size_t out = out_begin; out < out_end; out += IM__PANEL) {
         uint8_t *to = (uint8_t *)packed + out / IM__PANEL * panel_bytes;
         size_t outs = out_end - out < IM__PANEL ? out_end - out : IM__PANEL;
         if (is_float)
             pack_float_panel(w, to, out, outs);
         else
-            pack_panel(&p, to, out, outs);
+            pack_panel(w, f, to, out, outs);
     }
 }
