@@ -211,6 +211,7 @@ int32_t *read_ids(const char *who, const char *path, size_t *n)
 
 static _Atomic(im_request *) current;
 static atomic_bool armed, was_interrupted;
+static struct sigaction before_set;
 
 static void on_interrupt(int number)
 {
@@ -225,16 +226,17 @@ static void on_interrupt(int number)
 
 void interrupt_set(im_request *r)
 {
-    struct sigaction action = {.sa_handler = on_interrupt};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART}; /* what is being written is written */
     sigemptyset(&action.sa_mask);
     atomic_store(&was_interrupted, false);
     atomic_store(&current, r);
     atomic_store(&armed, true);
-    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGINT, &action, &before_set);
 }
 
 void interrupt_clear(void)
 {
+    sigaction(SIGINT, &before_set, NULL);
     atomic_store(&armed, false);
     atomic_store(&current, NULL);
 }

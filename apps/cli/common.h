@@ -81,8 +81,8 @@ int32_t *read_ids(const char *who, const char *path, size_t *n);
 
 /* ---- Ctrl-C ---- */
 
-/* From interrupt_set on the first SIGINT cancels the request (NULL: only makes `interrupted` true); a second one, or one after interrupt_clear, ends the
- * program as usual. */
+/* From interrupt_set to interrupt_clear the first SIGINT cancels the request (NULL: only makes `interrupted` true), and a second one ends the program.
+ * The two come in pairs; what SIGINT did before, it does again afterwards. */
 void interrupt_set(im_request *r);
 void interrupt_clear(void);
 bool interrupted(void); /* since the last interrupt_set */

@@ -1,30 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "line.h"
 
-#include <errno.h>
 #include <histedit.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 struct line_reader {
     const char *prompt;
     bool terminal, continuing;
     EditLine *el;
     History *history;
-    char *plain; /* of getline */
+    struct sigaction before; /* what SIGINT did until line_open */
+    char *plain;             /* of getline */
     size_t plain_size;
     char *text; /* the whole, perhaps continued line */
 };
 
-static volatile sig_atomic_t interrupted_here;
+static volatile sig_atomic_t interrupted_here, reading;
+static sigjmp_buf out_of_read;
 
 static void on_interrupt(int number)
 {
     (void)number;
     interrupted_here = 1;
+    if (!reading) return;
+    reading = 0;
+    siglongjmp(out_of_read, 1);
 }
 
 static char *show_prompt(EditLine *el)
@@ -33,6 +39,39 @@ static char *show_prompt(EditLine *el)
     static char more[] = "... ";
     el_get(el, EL_CLIENTDATA, (void **)&r);
     return r->continuing ? more : (char *)r->prompt;
+}
+
+/* An interrupt ends the read whenever it comes. EINTR alone would miss one that comes just before; the terminal throws its input away at an interrupt, so
+ * that what was there a moment ago may not be there to be read. */
+static ssize_t read_byte(char *byte)
+{
+    if (sigsetjmp(out_of_read, 1) != 0) return -1;
+    reading = 1;
+    ssize_t got = interrupted_here ? -1 : read(STDIN_FILENO, byte, 1);
+    reading = 0;
+    return got;
+}
+
+static int read_key(EditLine *el, wchar_t *key)
+{
+    mbstate_t state = {0};
+    char byte;
+    (void)el;
+    for (;;) {
+        ssize_t got = read_byte(&byte);
+        if (got <= 0) return (int)got;
+        size_t n = mbrtowc(key, &byte, 1, &state);
+        if (n == (size_t)-2) continue; /* a character of several bytes */
+        if (n == (size_t)-1) *key = L'?';
+        return 1;
+    }
+}
+
+static void catch_interrupts(line_reader *r)
+{
+    struct sigaction mine = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    sigemptyset(&mine.sa_mask);
+    sigaction(SIGINT, &mine, &r->before);
 }
 
 static bool open_terminal(line_reader *r)
@@ -47,6 +86,8 @@ static bool open_terminal(line_reader *r)
     el_set(r->el, EL_EDITOR, "emacs");
     el_set(r->el, EL_HIST, history, r->history);
     el_set(r->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(r->el, EL_GETCFN, read_key);
+    catch_interrupts(r);
     return true;
 }
 
@@ -64,6 +105,7 @@ line_reader *line_open(const char *prompt)
 void line_close(line_reader *r)
 {
     if (r == NULL) return;
+    if (r->history != NULL && r->el != NULL) sigaction(SIGINT, &r->before, NULL);
     if (r->history != NULL) history_end(r->history);
     if (r->el != NULL) el_end(r->el);
     free(r->plain);
@@ -78,15 +120,11 @@ static const char *read_plain(line_reader *r) { return getline(&r->plain, &r->pl
 /* One physical line; SIGINT throws away what was typed. */
 static line_status read_physical(line_reader *r, const char **text)
 {
-    struct sigaction mine = {.sa_handler = on_interrupt}, before;
     int count = 0;
     interrupted_here = 0;
-    sigemptyset(&mine.sa_mask);
-    if (r->terminal) sigaction(SIGINT, &mine, &before);
     *text = r->terminal ? el_gets(r->el, &count) : read_plain(r);
-    if (r->terminal) sigaction(SIGINT, &before, NULL);
-    if (interrupted_here) {
-        if (r->el != NULL) el_reset(r->el);
+    if (r->terminal && interrupted_here) {
+        el_reset(r->el);
         putchar('\n');
         return LINE_INTERRUPTED;
     }

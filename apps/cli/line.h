@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One line from the user: edited with history when standard input is a terminal (libedit), plain otherwise. Nothing is written to disk.
+ * While a terminal's reader is open SIGINT does not end the program: it throws the line away that is being typed.
  */
 #ifndef IRONMULE_CLI_LINE_H
 #define IRONMULE_CLI_LINE_H

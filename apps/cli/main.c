@@ -3,6 +3,7 @@
 
 #include <locale.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const command commands[] = {
@@ -57,7 +58,8 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, ""); /* for line editing; numbers stay in the C locale */
+    /* For line editing, in UTF-8 wherever that is possible; numbers stay in the C locale. */
+    if (setlocale(LC_CTYPE, "") == NULL || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     signal(SIGPIPE, SIG_DFL);
     int code = dispatch(argc, argv);
     bool written = fflush(stdout) == 0 && !ferror(stdout);

@@ -5,6 +5,7 @@ import pty
 import re
 import select
 import signal
+import termios
 import time
 
 from program import command
@@ -16,10 +17,9 @@ class Terminal:
     """`shown` is everything so far, escape sequences included."""
 
     def __init__(self, *args, env=None):
-        self.shown, self.at = b'', 0
+        self.shown, self.at, words = b'', 0, command(*args)
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
-            words = command(*args)
             environment = {**os.environ, 'TERM': 'xterm', 'COLUMNS': '200', **(env or {})}
             if not (env or {}).get('NO_COLOR'):
                 environment.pop('NO_COLOR', None)
@@ -45,6 +45,15 @@ class Terminal:
                 return match
             if time.monotonic() > until or not self._read(until - time.monotonic()):
                 return None
+
+    def prompt(self, seconds=60):
+        """Waits for "> " and until keys go to the program one by one: before, the terminal itself would act on Ctrl-D."""
+        if not self.expect(rb'> ', seconds):
+            return False
+        until = time.monotonic() + seconds
+        while termios.tcgetattr(self.fd)[3] & termios.ICANON and time.monotonic() < until:
+            time.sleep(0.005)
+        return time.monotonic() < until
 
     def send(self, data):
         os.write(self.fd, data if isinstance(data, bytes) else data.encode())

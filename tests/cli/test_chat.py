@@ -5,40 +5,39 @@ import sys
 from program import TINY, check, verdict
 from terminal import CONTROL_C, CONTROL_D, UP, Terminal
 
-PROMPT = rb'> '
 NUMBERS = rb'last answer: (\d+) prompt tokens at .*?, (\d+) tokens at .*?conversation: (\d+) answers, (\d+) tokens, (\d+) of (\d+) positions'
 
 
 def chat(*args, env=None):
     t = Terminal('chat', TINY, '--max-tokens', 6, *args, env=env)
     check(t.expect(rb'/help for commands'), f'no greeting: {t.shown}')
-    check(t.expect(PROMPT), f'no prompt: {t.shown}')
+    check(t.prompt(), f'no prompt: {t.shown}')
     return t
 
 
 def stats(t):
     t.line('/stats')
     numbers = t.expect(NUMBERS)
-    check(numbers and t.expect(PROMPT), f'/stats: {t.shown[-300:]}')
+    check(numbers and t.prompt(), f'/stats: {t.shown[-300:]}')
     return [int(n) for n in numbers.groups()] if numbers else [0] * 6
 
 
 def ask(t, question):
     t.line(question)
-    check(t.expect(rb'\[cut: --max-tokens|\x1b\[0m\r\n') and t.expect(PROMPT), f'no answer: {t.shown[-300:]}')
+    check(t.expect(rb'\[cut: --max-tokens|\x1b\[0m\r\n') and t.prompt(), f'no answer: {t.shown[-300:]}')
 
 
 def commands():
     t = chat()
     t.line('/help')
     shown = t.expect(rb'/help .*/clear .*/stats .*/exit .*Ctrl-C')
-    check(shown and t.expect(PROMPT), f'/help: {t.shown}')
+    check(shown and t.prompt(), f'/help: {t.shown}')
     t.line('/stats')
-    check(t.expect(rb'no answer yet; \d+ threads, \w+ kernels, context 512') and t.expect(PROMPT), f'/stats: {t.shown}')
+    check(t.expect(rb'no answer yet; \d+ threads, \w+ kernels, context 512') and t.prompt(), f'/stats: {t.shown}')
     t.line('/hepl')
-    check(t.expect(rb'unknown command /hepl') and t.expect(PROMPT), f'/hepl: {t.shown}')
+    check(t.expect(rb'unknown command /hepl') and t.prompt(), f'/hepl: {t.shown}')
     t.line('')
-    check(t.expect(PROMPT), 'an empty line')
+    check(t.prompt(), 'an empty line')
     t.line('/exit')
     check(t.close() == 0, '/exit')
 
@@ -54,9 +53,9 @@ def history():
     t.send(UP + UP)  # over /stats to the question
     check(t.expect(rb'And again'), f'history: {t.shown[-200:]}')
     t.send(b'\r')
-    check(t.expect(PROMPT) and stats(t)[2] == 3, 'the question from the history')
+    check(t.prompt() and stats(t)[2] == 3, 'the question from the history')
     t.line('/clear')
-    check(t.expect(rb'forgotten') and t.expect(PROMPT), '/clear')
+    check(t.expect(rb'forgotten') and t.prompt(), '/clear')
     ask(t, 'Hello mule')
     check(stats(t)[0] == first[0], 'a prompt as at first, after /clear')
     t.send(CONTROL_D)
@@ -64,17 +63,21 @@ def history():
 
 
 def editing():
-    t = chat()
+    t = chat(env={'LC_ALL': 'C'})
     t.send(b'never sent')
     check(t.expect(rb'never sent'), 'echo')
     t.send(CONTROL_C)
-    check(t.expect(PROMPT), f'Ctrl-C throws the line away: {t.shown[-200:]}')
+    check(t.prompt(), f'Ctrl-C throws the line away: {t.shown[-200:]}')
     t.line('/stats')
-    check(t.expect(rb'no answer yet') and t.expect(PROMPT), 'the line was not sent')
+    check(t.expect(rb'no answer yet') and t.prompt(), 'the line was not sent')
+    t.send('grüße'.encode())
+    check(t.expect('grüße'.encode(), 10), f'characters of several bytes: {t.shown[-200:]}')
+    t.send(CONTROL_C)
+    check(t.prompt(), 'Ctrl-C again')
     t.line('Hello \\')
     check(t.expect(rb'\.\.\. '), f'a continued line: {t.shown[-200:]}')
     t.line('mule')
-    check(t.expect(PROMPT) and stats(t)[2] == 1, 'a continued line is one message')
+    check(t.prompt() and stats(t)[2] == 1, 'a continued line is one message')
     t.send(CONTROL_D)
     check(t.close() == 0, 'Ctrl-D')
 
@@ -82,9 +85,9 @@ def editing():
 def no_room():
     t = chat('--context', '24')
     t.line('the mule carried the load up the hill and down the hill')
-    check(t.expect(rb'the prompt has \d+ tokens, but the context has 24 positions') and t.expect(rb'/clear begins') and t.expect(PROMPT), f'{t.shown[-400:]}')
+    check(t.expect(rb'the prompt has \d+ tokens, but the context has 24 positions') and t.expect(rb'/clear begins') and t.prompt(), f'{t.shown[-400:]}')
     t.line('a')
-    check(t.expect(PROMPT), 'a shorter message afterwards')
+    check(t.prompt(), 'a shorter message afterwards')
     t.send(CONTROL_D)
     check(t.close() == 0, 'Ctrl-D')
 
@@ -92,9 +95,9 @@ def no_room():
 def colours():
     for env, coloured in (({}, True), ({'NO_COLOR': '1'}, False), ({'TERM': 'dumb'}, False)):
         t = Terminal('chat', TINY, '--max-tokens', 6, env=env)
-        t.expect(PROMPT)
+        t.prompt()
         t.line('Hello')
-        check(t.expect(rb'\[cut') and t.expect(PROMPT), f'{env}: {t.shown}')
+        check(t.expect(rb'\[cut') and t.prompt(), f'{env}: {t.shown}')
         check((b'\x1b[36m' in t.shown) == coloured, f'{env}: {t.shown}')
         t.send(CONTROL_D)
         check(t.close() == 0, f'{env}: Ctrl-D')

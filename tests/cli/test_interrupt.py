@@ -65,15 +65,15 @@ def answers(path):
 
 def conversation(path):
     t = Terminal('chat', path, '--max-tokens', 1000)
-    check(t.expect(rb'> '), 'no prompt')
+    check(t.prompt(), 'no prompt')
     t.line('Write a very long story about a mule.')
     check(t.expect(rb'\x1b\[36m.{20}'), f'no answer: {t.shown}')
     begun = time.monotonic()
     t.send(CONTROL_C)
-    check(t.expect(rb'\[stopped\]', 20) and time.monotonic() - begun < WITHIN and t.expect(rb'> '), f'Ctrl-C: {time.monotonic() - begun:.2f} s, {t.shown[-200:]}')
+    check(t.expect(rb'\[stopped\]', 20) and time.monotonic() - begun < WITHIN and t.prompt(), f'Ctrl-C: {time.monotonic() - begun:.2f} s, {t.shown[-200:]}')
     t.line('Say hello.')
     check(t.expect(rb'\x1b\[36m.{2}') and t.expect(rb'\x1b\[0m'), f'the next answer: {t.shown[-200:]}')
-    t.expect(rb'> ')
+    t.prompt()
     t.send(CONTROL_D)
     check(t.close() == 0, 'Ctrl-D')
 
