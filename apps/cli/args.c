@@ -12,7 +12,7 @@
 static void print_option(const arg_option *o)
 {
     char left[64];
-    snprintf(left, sizeof left, "%s%c%s --%s%s%s", o->letter ? "-" : "  ", o->letter ? o->letter : ' ', o->letter ? "," : " ",
+    snprintf(left, sizeof left, "%s%c%s --%s%s%s", o->letter ? "-" : " ", o->letter ? o->letter : ' ', o->letter ? "," : " ",
              o->name, o->value == NULL ? "" : " ", o->value == NULL ? "" : o->value);
     printf("  %-28s %s\n", left, o->help);
 }
@@ -21,7 +21,7 @@ static void print_help(const arg_command *c, const arg_option *options)
 {
     printf("ironmule %s - %s\n\nUsage: ironmule %s [options] %s\n\nOptions:\n", c->name, c->summary, c->name, c->usage);
     for (const arg_option *o = options; o->name != NULL; o++) print_option(o);
-    printf("  %-28s %s\n", "     --model MODEL", "MODEL as an option in place of the argument");
+    printf("  %-28s %s\n", "    --model MODEL", "MODEL as an option in place of the argument");
     printf("  %-28s %s\n", "-h, --help", "this text");
     if (c->details != NULL) printf("\n%s\n", c->details);
     if (c->examples != NULL) printf("\nExamples:\n%s\n", c->examples);

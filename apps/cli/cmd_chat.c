@@ -21,14 +21,15 @@ static const arg_command about = {
 typedef struct settings {
     run_options run;
     const char *system, *chat_template;
-    int64_t max_tokens, top_k, seed;
-    double temperature, top_p, min_p;
+    sampling_options sampling;
+    int64_t max_tokens;
     bool stats;
 } settings;
 
 typedef struct conversation {
     const settings *s;
     im_engine *engine;
+    im_sampling sampling;
     char *chat_template;
     json_t *messages;
     bool colour;
@@ -139,11 +140,8 @@ static im_status submit(conversation *c, im_request **request, im_error *err)
     if (status != IM_OK) return status;
     o.prompt = ids;
     o.max_tokens = (uint32_t)c->s->max_tokens;
-    o.sampling = (im_sampling){.temperature = (float)c->s->temperature,
-                               .top_k = (int32_t)c->s->top_k,
-                               .top_p = (float)c->s->top_p,
-                               .min_p = (float)c->s->min_p,
-                               .seed = (uint64_t)c->s->seed + c->answers};
+    o.sampling = c->sampling;
+    o.sampling.seed += c->answers;
     o.on_token = on_token;
     o.on_prompt = on_prompt;
     o.user = c;
@@ -227,7 +225,7 @@ static int loop(conversation *c, line_reader *lines)
 
 static int run(im_engine *engine, const settings *s)
 {
-    conversation c = {.s = s, .engine = engine, .colour = use_colour(stdout)};
+    conversation c = {.s = s, .engine = engine, .colour = use_colour(stdout), .sampling = sampling_of(about.name, &s->sampling)};
     size_t n;
     int code = EXIT_FAILED;
     if (s->chat_template != NULL && (c.chat_template = read_file(about.name, s->chat_template, &n)) == NULL) return code;
@@ -258,17 +256,13 @@ static int refuse(const im_model_info *info)
 
 int cmd_chat(int argc, char **argv)
 {
-    settings s = {.max_tokens = 1024, .top_p = 1};
+    settings s = {.max_tokens = 1024, .sampling = {.top_p = 1}};
     arg_rest rest;
     const arg_option options[] = {
         {"system", 's', ARG_STRING, &s.system, "TEXT", "system message of the conversation", 0, 0},
         {"max-tokens", 'n', ARG_INT, &s.max_tokens, "N", "longest answer (default 1024)", 1, 1 << 24},
         {"chat-template", 0, ARG_STRING, &s.chat_template, "FILE", "this template in place of the model's", 0, 0},
-        {"temperature", 0, ARG_NUMBER, &s.temperature, "X", "0: greedy (default)", 0, 100},
-        {"top-k", 0, ARG_INT, &s.top_k, "N", "keep the N most likely tokens (0: off)", 0, INT32_MAX},
-        {"top-p", 0, ARG_NUMBER, &s.top_p, "X", "keep the most likely tokens that reach this probability", 1e-9, 1},
-        {"min-p", 0, ARG_NUMBER, &s.min_p, "X", "keep tokens at least this likely, relative to the best", 0, 0.999999},
-        {"seed", 0, ARG_INT, &s.seed, "N", "of the random draws (default 0)", 0, 9e18},
+        SAMPLING_OPTIONS(s.sampling),
         {"stats", 0, ARG_FLAG, &s.stats, NULL, "speed after each answer", 0, 0},
         RUN_OPTIONS(s.run),
         {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0},

@@ -24,8 +24,8 @@ static const arg_command about = {
 typedef struct settings {
     run_options run;
     const char *prompt_file, *ids_file, *system, *pre;
-    int64_t max_tokens, top, neighbours, top_k, seed;
-    double temperature, top_p, min_p;
+    sampling_options sampling;
+    int64_t max_tokens, top, neighbours;
     bool json, raw, plain, parse_special, ignore_eos;
     arg_list stop;
 } settings;
@@ -46,6 +46,13 @@ static char *prompt_text(const settings *s, const arg_rest *rest, size_t *n)
     if (given == NULL || strcmp(given, "-") == 0) return read_file(about.name, "-", n);
     *n = strlen(given);
     return strdup(given);
+}
+
+static im_status encode_plain(im_model *model, const settings *s, const char *text, size_t len, int32_t **ids, size_t *n,
+                              im_error *err)
+{
+    if (s->system != NULL) say(about.name, "--system has no effect: this model has no chat template");
+    return im_model_encode(model, text, len, s->plain ? IM_ENCODE_PLAIN : IM_ENCODE_DEFAULT, ids, n, err);
 }
 
 static im_status encode_chat(im_model *model, const settings *s, const char *text, size_t len, int32_t **ids, size_t *n,
@@ -77,9 +84,8 @@ static int32_t *prompt_ids(im_model *model, const settings *s, const arg_rest *r
     char *text = prompt_text(s, rest, &len);
     if (text == NULL) return NULL;
     im_model_get_info(model, &info);
-    im_status status = !s->raw && info.has_chat_template
-                           ? encode_chat(model, s, text, len, &ids, n, &err)
-                           : im_model_encode(model, text, len, s->plain ? IM_ENCODE_PLAIN : IM_ENCODE_DEFAULT, &ids, n, &err);
+    im_status status = !s->raw && info.has_chat_template ? encode_chat(model, s, text, len, &ids, n, &err)
+                                                         : encode_plain(model, s, text, len, &ids, n, &err);
     free(text);
     if (status == IM_OK && ids != NULL) return ids;
     if (status == IM_OK)
@@ -183,11 +189,7 @@ static im_request_options request_options(const settings *s, output *out, const 
     o.prompt = ids;
     o.prompt_len = n;
     o.max_tokens = (uint32_t)s->max_tokens;
-    o.sampling = (im_sampling){.temperature = (float)s->temperature,
-                               .top_k = (int32_t)s->top_k,
-                               .top_p = (float)s->top_p,
-                               .min_p = (float)s->min_p,
-                               .seed = (uint64_t)s->seed};
+    o.sampling = sampling_of(about.name, &s->sampling);
     o.ignore_eos = s->ignore_eos;
     o.stop = s->stop.count > 0 ? s->stop.item : NULL;
     o.want_logits = out->steps != NULL;
@@ -247,7 +249,7 @@ static int run(im_model *model, const settings *s, const arg_rest *rest)
 
 int cmd_generate(int argc, char **argv)
 {
-    settings s = {.max_tokens = 256, .top_p = 1};
+    settings s = {.max_tokens = 256, .sampling = {.top_p = 1}};
     arg_rest rest;
     const arg_option options[] = {
         {"max-tokens", 'n', ARG_INT, &s.max_tokens, "N", "longest answer (default 256)", 1, 1 << 24},
@@ -258,11 +260,7 @@ int cmd_generate(int argc, char **argv)
         {"plain", 0, ARG_FLAG, &s.plain, NULL, "with --raw: control tokens in the text are plain text", 0, 0},
         {"parse-special", 0, ARG_FLAG, &s.parse_special, NULL, "control tokens typed in a chat message become tokens", 0, 0},
         {"pre", 0, ARG_STRING, &s.pre, "NAME", "force this pre-tokeniser", 0, 0},
-        {"temperature", 0, ARG_NUMBER, &s.temperature, "X", "0: greedy (default)", 0, 100},
-        {"top-k", 0, ARG_INT, &s.top_k, "N", "keep the N most likely tokens (0: off)", 0, INT32_MAX},
-        {"top-p", 0, ARG_NUMBER, &s.top_p, "X", "keep the most likely tokens that reach this probability", 1e-9, 1},
-        {"min-p", 0, ARG_NUMBER, &s.min_p, "X", "keep tokens at least this likely, relative to the best", 0, 0.999999},
-        {"seed", 0, ARG_INT, &s.seed, "N", "of the random draws (default 0)", 0, 9e18},
+        SAMPLING_OPTIONS(s.sampling),
         {"stop", 0, ARG_LIST, &s.stop, "TEXT", "end the answer at this text; may be repeated", 0, 0},
         {"ignore-eos", 0, ARG_FLAG, &s.ignore_eos, NULL, "go on after an end token", 0, 0},
         {"json", 0, ARG_FLAG, &s.json, NULL, "one JSON document in place of the text", 0, 0},
@@ -275,6 +273,7 @@ int cmd_generate(int argc, char **argv)
     if (code >= 0) return code;
     if ((s.prompt_file != NULL) + (s.ids_file != NULL) + (rest.count > 1) > 1)
         return args_wrong(&about, "the prompt is given twice");
+    if (s.system != NULL && (s.raw || s.ids_file != NULL)) return args_wrong(&about, "--system needs the model's chat template");
     if (s.top > 0 && !s.json) return args_wrong(&about, "--top needs --json");
     for (size_t i = 0; i < s.stop.count; i++)
         if (s.stop.item[i][0] == 0) return args_wrong(&about, "--stop: an empty text would stop at once");

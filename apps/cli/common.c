@@ -133,6 +133,17 @@ im_engine *open_engine(const char *who, im_model *model, const run_options *run,
     return NULL;
 }
 
+im_sampling sampling_of(const char *who, const sampling_options *o)
+{
+    if (o->temperature <= 0 && (o->top_k > 0 || o->top_p < 1 || o->min_p > 0 || o->seed > 0))
+        say(who, "greedy, as --temperature is 0: --top-k, --top-p, --min-p and --seed have no effect");
+    return (im_sampling){.temperature = (float)o->temperature,
+                         .top_k = (int32_t)o->top_k,
+                         .top_p = (float)o->top_p,
+                         .min_p = (float)o->min_p,
+                         .seed = (uint64_t)o->seed};
+}
+
 /* ---- inputs ------------------------------------------------------------------------------------------------------------------------------ */
 
 static char *read_stream(FILE *f, size_t *n)

@@ -64,6 +64,23 @@ typedef struct run_options {
         "device", 0, ARG_STRING, &(o).device, "NAME", "auto or cpu", 0, 0                                                          \
     }
 
+typedef struct sampling_options {
+    double temperature, top_p, min_p; /* start with top_p = 1 */
+    int64_t top_k, seed;
+} sampling_options;
+
+#define SAMPLING_OPTIONS(o)                                                                                                        \
+    {"temperature", 0, ARG_NUMBER, &(o).temperature, "X", "0: greedy (default)", 0, 100},                                          \
+        {"top-k", 0, ARG_INT, &(o).top_k, "N", "keep the N most likely tokens (0: off)", 0, INT32_MAX},                            \
+        {"top-p", 0, ARG_NUMBER, &(o).top_p, "X", "keep the most likely tokens that reach this probability", 1e-9, 1},             \
+        {"min-p", 0, ARG_NUMBER, &(o).min_p, "X", "keep tokens at least this likely, relative to the best", 0, 0.999999},          \
+    {                                                                                                                              \
+        "seed", 0, ARG_INT, &(o).seed, "N", "of the random draws (default 0)", 0, 9e18                                             \
+    }
+
+/* Says so when options of random choice were given, but the choice is greedy. */
+im_sampling sampling_of(const char *who, const sampling_options *o);
+
 /* Opens the model, or says why not (NULL). `vocabulary_only`: no weights. `pre` may be NULL. A file that is cut short while it is in use ends the program with
  * a message. */
 im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre);

@@ -93,6 +93,8 @@ def wrong_usage(_):
             (['generate', TINY, 'a', '--prompt-file', 'b'], ['given twice']),
             (['generate', TINY, '--ids-file', 'a', '--prompt-file', 'b'], ['given twice']),
             (['generate', TINY, 'a', '--top', '5'], ['--top needs --json']),
+            (['generate', TINY, 'a', '--raw', '--system', 'b'], ['--system', 'template']),
+            (['generate', TINY, '--ids-file', 'a', '--system', 'b'], ['--system', 'template']),
             (['generate', TINY, 'a', '--stop', ''], ['--stop']),
             (['tokenize', TINY, 'a', '--file', 'b'], ['given twice']),
             (['perplexity', TINY, '--file', 'a', '--ids-file', 'b'], ['given twice']),
@@ -203,6 +205,8 @@ def how_an_answer_ends(_):
     check(small['stop_reason'] == 'length' and small['ids'] == full['ids'][:7], f'context of {n + 7}: {small["ids"]}')
     check(answer(*long, '--temperature', 1, '--seed', 3, TEXT)['ids'] == answer(*long, '--temperature', 1, '--seed', 3, '--threads', 3, TEXT)['ids'], 'a seed')
     check(answer(*long, '--temperature', 1, '--seed', 3, TEXT)['ids'] != answer(*long, '--temperature', 1, '--seed', 4, TEXT)['ids'], 'another seed')
+    idle = run(*long, '--seed', 3, TEXT)
+    check(idle.stdout.decode() == full['text'] and b'no effect' in idle.stderr and idle.stderr.count(b'\n') == 1, f'a seed that has no effect: {idle.stderr}')
     check(answer(*long, '--temperature', 2, '--top-k', 1, TEXT)['ids'] == full['ids'], '--top-k 1 is greedy')
 
 
