@@ -29,7 +29,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-enum { TILE = 32, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, LANES = 8 };
+enum { TILE = 32, PANELS = 8, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4, LANES = 8 };
 
 /* Packed bytes are asked for this far ahead: hardware prefetch alone stops at each page. */
 enum { AHEAD = 4096 };
@@ -326,15 +326,18 @@ INLINE void put_rows(const job *j, const row *a, size_t n, size_t row_begin, siz
     const float *bias = k + IM__CHUNK >= j->w->n_in && j->bias ? j->bias + o : NULL;
     for (size_t r = 0; r < n; r++) {
         float *y = j->y + (row_begin + r) * j->y_stride + o, p[IM__PANEL];
+        if (outs == IM__PANEL && !bias) {
+            __m256 low = a[r].p[0], high = a[r].p[1];
+            _mm256_storeu_ps(y, k == 0 ? low : _mm256_add_ps(_mm256_loadu_ps(y), low));
+            _mm256_storeu_ps(y + LANES, k == 0 ? high : _mm256_add_ps(_mm256_loadu_ps(y + LANES), high));
+            continue;
+        }
         _mm256_storeu_ps(p, a[r].p[0]);
         _mm256_storeu_ps(p + LANES, a[r].p[1]);
-        if (outs == IM__PANEL && !bias)
-            for (size_t i = 0; i < IM__PANEL; i++) y[i] = k == 0 ? p[i] : y[i] + p[i];
-        else
-            for (size_t i = 0; i < outs; i++) {
-                float total = k == 0 ? p[i] : y[i] + p[i];
-                y[i] = bias ? total + bias[i] : total;
-            }
+        for (size_t i = 0; i < outs; i++) {
+            float total = k == 0 ? p[i] : y[i] + p[i];
+            y[i] = bias ? total + bias[i] : total;
+        }
     }
 }
 
