@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -68,6 +69,13 @@ def measure(a, model, threads, rows):
             "weights_bytes": limits["weights_bytes"], "read_bytes_per_s": limits["read_bytes_per_s"], "samples": samples}
 
 
+def versions(a):
+    code = "import sys, importlib.metadata as m; print(*[m.version(p) for p in sys.argv[1:]])"
+    names = [n for n in PEERS if n in a.peers.split(",")]
+    packages = [PEERS[n].replace("_", "-") + "-python" for n in names]
+    return dict(zip(names, subprocess.run([a.python, "-c", code, *packages], check=True, stdout=subprocess.PIPE, text=True).stdout.split()))
+
+
 def summary(block):
     for row, engines in block["samples"].items():
         med = {e: statistics.median(s) for e, s in engines.items() if s}
@@ -93,8 +101,9 @@ def main():
     a = p.parse_args()
     cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
     flags = next((l.split(":", 1)[1].split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
-    doc = {"format": "ironmule-peers-1", "date": time.strftime("%Y-%m-%d"), "cpu": cpu, "cores": os.cpu_count(), "rounds": a.rounds, "extra": a.extra,
-           "isa": [f for f in ("avx2", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags], "blocks": []}
+    doc = {"format": "ironmule-peers-1", "date": time.strftime("%Y-%m-%d"), "cpu": cpu, "cores": os.cpu_count(), "rounds": a.rounds, "extra": a.extra, "nice": os.nice(0),
+           "command": shlex.join(["bench/peers/compare.py", *(os.path.basename(x) for x in sys.argv[1:])]), "load_before": round(os.getloadavg()[0], 1),
+           "isa": [f for f in ("avx2", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags], "peers": versions(a), "blocks": []}
     for model in a.models:
         for threads in map(int, a.threads.split(",")):
             block = measure(a, model, threads, a.rows.split(","))
