@@ -241,9 +241,9 @@ static void nothing_is_left_behind(void **state)
     int threads = entries("/proc/self/task"), files = entries("/proc/self/fd");
     for (int i = 0; i < 50; i++) im__team_free(team_of(1 + i % 6));
     im__team_free(NULL);
-    /* A thread that has been joined may be listed for a moment more. */
+    /* A thread that has been joined may be listed for a moment more, before as well as after. */
     for (int i = 0; i < 200 && entries("/proc/self/task") > threads; i++) nap(5000);
-    assert_int_equal(entries("/proc/self/task"), threads);
+    assert_true(entries("/proc/self/task") <= threads);
     assert_int_equal(entries("/proc/self/fd"), files);
 }
 
