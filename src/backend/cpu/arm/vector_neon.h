@@ -42,6 +42,10 @@ static inline vf vf_negate(vf a) { return vnegq_f32(a); }
 static inline vf vf_larger(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline vf vf_smaller(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline vf vf_if_le(vf x, vf limit, vf yes, vf no) { return vbslq_f32(vcleq_f32(x, limit), yes, no); }
+static inline vf vf_zero_if_le(vf x, vf limit, vf y)
+{
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(y), vcleq_f32(x, limit)));
+}
 
 static inline vf vf_add_exponent(vf p, vf shifted)
 {

@@ -34,6 +34,7 @@ static inline vf vf_negate(vf a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)
 static inline vf vf_larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_smaller(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf vf_if_le(vf x, vf limit, vf yes, vf no) { return _mm256_blendv_ps(no, yes, _mm256_cmp_ps(x, limit, _CMP_LE_OQ)); }
+static inline vf vf_zero_if_le(vf x, vf limit, vf y) { return _mm256_andnot_ps(_mm256_cmp_ps(x, limit, _CMP_LE_OQ), y); }
 
 static inline vf vf_add_exponent(vf p, vf shifted)
 {

@@ -34,6 +34,7 @@ static inline vf vf_if_le(vf x, vf limit, vf yes, vf no)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, limit, _CMP_LE_OQ), no, yes);
 }
+static inline vf vf_zero_if_le(vf x, vf limit, vf y) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLE_UQ), y); }
 
 static inline vf vf_add_exponent(vf p, vf shifted)
 {
