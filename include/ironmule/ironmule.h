@@ -148,6 +148,8 @@ IM_API im_status im_model_chat(const im_model *model, const char *messages, cons
 
 typedef struct im_engine im_engine;
 
+typedef enum im_log_level { IM_LOG_DEBUG, IM_LOG_INFO, IM_LOG_WARNING } im_log_level;
+
 typedef struct im_engine_options {
     size_t size;
     int threads;            /* 0: one for each physical core available to this process */
@@ -159,6 +161,22 @@ typedef struct im_engine_options {
     /* Load progress, called on the loading thread with 0 .. 1; NULL: none. */
     void (*progress)(void *user, double fraction);
     void *progress_user;
+    /* KV positions that all running requests may hold together; a request is started when its prompt and max_tokens fit, else it waits. 0: max_sequences x context. */
+    uint64_t kv_tokens;
+    /* Prefix cache: bytes of memory for KV pages of finished requests, which later ones with the same beginning share in place of computing them; least recently used
+     * goes first. 0: none. On or off, the bits are the same. */
+    uint64_t cache_ram;
+    /* Second tier of the cache: a folder of private files that survives this process, used by one engine at a time; at most cache_disk bytes. NULL: none. Files of
+     * another model, build or numerics version, or damaged ones, are never used. */
+    const char *cache_dir;
+    uint64_t cache_disk;
+    /* While some request waits for its next token, prompt rows join a step only as far as it is expected to take no longer than this. 0: no limit but `chunk`. */
+    double max_step_ms;
+    uint32_t max_queue; /* requests that may wait; further ones are refused with IM_ERR_BUSY. 0: no limit */
+    /* One line about what the engine does (why a prefix was not found, a cache file that was dropped), without any text of a prompt or an answer. May be called from any
+     * thread of the engine; must not call back into it. NULL: none. */
+    void (*log)(void *user, im_log_level level, const char *line);
+    void *log_user;
 } im_engine_options;
 IM_API void im_engine_options_init(im_engine_options *o, size_t size);
 #define im_engine_options_defaults(o) im_engine_options_init((o), sizeof *(o))
@@ -189,9 +207,36 @@ typedef struct im_engine_info {
     im_memory_plan memory;
     double load_ms;   /* opening the model and the engine */
     uint64_t clamped; /* cache values that exceeded binary16 and were clamped */
+    const char
+        *fingerprint; /* identity of what computes: model, build, numerics version and plan, as "im-" and 16 hexadecimal digits */
 } im_engine_info;
 /* Strings live as long as the engine. */
 IM_API void im_engine_get_info(const im_engine *engine, im_engine_info *info);
+
+/* Why a request found less of its prompt in the cache than it might have. */
+typedef enum im_cache_miss {
+    IM_MISS_OFF,      /* there is no cache, or the request did not want it */
+    IM_MISS_SHORT,    /* the prompt does not fill a page */
+    IM_MISS_NEW,      /* nothing seen before begins like it */
+    IM_MISS_DIVERGED, /* the beginning was found, the rest is another text */
+    IM_MISS_EVICTED,  /* it was there, and had to make room */
+    IM_MISS_WINDOW,   /* the pages of the sliding window at that point are gone */
+    IM_MISS_KINDS
+} im_cache_miss;
+IM_API const char *im_cache_miss_name(im_cache_miss miss); /* "off", "short", ... */
+
+/* Counts since the engine was opened, and its present state. Never waits for a computation. */
+typedef struct im_engine_stats {
+    uint64_t submitted, finished, cancelled, timed_out, failed;     /* requests; neighbours of proofs not counted */
+    uint64_t prompt_tokens, cached_tokens, generated_tokens, steps; /* cached: those of prompt_tokens that were not computed */
+    uint64_t cache_hits, cache_misses[IM_MISS_KINDS];
+    uint64_t disk_hits, disk_writes, disk_dropped, disk_bytes; /* pages, and bytes now in the folder */
+    uint32_t queued, running;
+    uint64_t kv_pages, kv_pages_running, kv_pages_cached; /* of 64 positions; all, held by running requests, kept for later ones */
+    double step_ms;                                       /* how long the present step has been running; 0: none is */
+    double longest_step_ms;
+} im_engine_stats;
+IM_API void im_engine_get_stats(im_engine *engine, im_engine_stats *stats);
 
 /* ---- requests -------------------------------------------------------------------------------------------------------------------------- */
 
@@ -202,15 +247,31 @@ typedef enum im_stop_reason {
     IM_STOP_STRING = 3  /* one of the stop strings */
 } im_stop_reason;
 
-/* Order of the sampler: temperature, then top_k, top_p, min_p on the sorted probabilities, then one draw (Philox 4x32-10, key = seed, counter = token index).
- * temperature 0 is greedy: the lowest id among the largest logits. */
+typedef struct im_logit_bias {
+    int32_t id;
+    float bias; /* added to the logit, -100 .. 100; -100 excludes the token */
+} im_logit_bias;
+
+/* Order of the sampler: repetition penalty, frequency and presence penalties, bias, temperature, then top_k, top_p, min_p on the sorted probabilities, then one draw
+ * (Philox 4x32-10, key = seed, counter = token index). temperature 0 is greedy: the lowest id among the largest logits. What logits_hash, want_logits and logprobs show are the
+ * model's own logits, before all of that. */
 typedef struct im_sampling {
     float temperature; /* 0: greedy */
     int32_t top_k;     /* 0: off */
     float top_p;       /* 1: off */
     float min_p;       /* 0: off */
     uint64_t seed;
+    /* Penalties count tokens: repetition those of prompt and answer (a positive logit is divided by it, a negative one multiplied; 1: off), the other two those of
+     * the answer (count x frequency + presence is subtracted, each -2 .. 2; 0: off). */
+    float repetition_penalty, frequency_penalty, presence_penalty;
+    const im_logit_bias *bias; /* copied; NULL: none */
+    size_t bias_count;
 } im_sampling;
+
+typedef struct im_top_token {
+    int32_t id;
+    float logprob; /* natural logarithm */
+} im_top_token;
 
 /* One step of a generation, as the callback sees it. Pointers are valid during the call only. */
 typedef struct im_token_event {
@@ -220,6 +281,9 @@ typedef struct im_token_event {
     size_t text_len;
     const float *logits; /* [vocabulary] that chose this token; NULL unless want_logits */
     size_t vocabulary;
+    float logprob;           /* of this token; 0 unless want_logprobs */
+    const im_top_token *top; /* [top_count] the most likely tokens, falling; as many as top_logprobs asks for */
+    size_t top_count;
 } im_token_event;
 
 typedef struct im_request_options {
@@ -240,6 +304,14 @@ typedef struct im_request_options {
     void (*on_prompt)(void *user, size_t done, size_t total);
     void *user;
     int neighbours; /* for proofs: so many other random sequences share the steps of this request (max_sequences must allow them) */
+    bool want_logprobs;
+    uint32_t top_logprobs; /* with want_logprobs: 0 .. 20 */
+    bool no_cache;         /* neither use nor feed the prefix cache */
+    double deadline_ms;    /* from submission; the request then ends with IM_ERR_TIMEOUT, keeping what it has. 0: none */
+    uint64_t client;       /* whose request it is: waiting requests of different clients take turns */
+    /* Called on the engine's thread when the request is finished, also when it failed or was cancelled: im_request_wait returns at once from here on. The last the engine does
+     * with it: another thread may free it at once. */
+    void (*on_end)(void *user);
 } im_request_options;
 IM_API void im_request_options_init(im_request_options *o, size_t size);
 #define im_request_options_defaults(o) im_request_options_init((o), sizeof *(o))
@@ -251,14 +323,15 @@ typedef struct im_result {
     size_t text_len;
     im_stop_reason stop_reason;
     uint64_t logits_hash; /* XXH3 (64 bits) over the little-endian bits of the logits of all generated tokens, in order */
-    size_t prompt_tokens;
+    size_t prompt_tokens, cached_tokens; /* cached: those of the prompt whose keys and values were found in the cache */
     double queue_ms, prompt_ms, first_token_ms,
         generate_ms; /* prompt_ms: reading the prompt; first_token_ms: submit to first token; generate_ms: first to last token */
 } im_result;
 
 typedef struct im_request im_request;
 
-/* Queues a request and returns at once. *out is the caller's (im_request_free). Errors: IM_ERR_CONTEXT with both numbers when the prompt leaves no room for a token. */
+/* Queues a request and returns at once. *out is the caller's (im_request_free). Errors: IM_ERR_CONTEXT with both numbers when the prompt leaves no room for a token; IM_ERR_BUSY when the queue is
+ * full; IM_ERR_MEMORY when prompt and max_tokens can never fit into kv_tokens. */
 IM_API im_status im_request_submit(im_engine *engine, const im_request_options *options, im_request **out, im_error *err);
 /* Waits for the end. Returns how it ended: IM_OK, IM_ERR_CANCELLED, IM_ERR_NUMERIC ... *result (may be NULL) is filled in in either case with what was generated so far and
  * lives as long as the request. */

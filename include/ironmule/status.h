@@ -24,7 +24,9 @@ typedef enum im_status {
     IM_ERR_TEMPLATE = 7,    /* the chat template refused the conversation, or cannot be run */
     IM_ERR_NUMERIC = 8,     /* a logit is not a number */
     IM_ERR_CANCELLED = 9,   /* the caller cancelled */
-    IM_ERR_INTERNAL = 10    /* a promise of our own was broken; please report it */
+    IM_ERR_INTERNAL = 10,   /* a promise of our own was broken; please report it */
+    IM_ERR_TIMEOUT = 11,    /* the request's deadline passed */
+    IM_ERR_BUSY = 12        /* the queue is full, or the engine is closing: the same request may work later */
 } im_status;
 
 /* Longest message, with its terminating zero. Longer ones are cut at a character boundary and end in "...". */
