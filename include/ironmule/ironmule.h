@@ -261,7 +261,7 @@ typedef struct im_sampling {
     float top_p;       /* 1: off */
     float min_p;       /* 0: off */
     uint64_t seed;
-    /* Penalties count tokens: repetition those of prompt and answer (a positive logit is divided by it, a negative one multiplied; 1: off), the other two those of
+    /* Penalties count tokens: repetition those of prompt and answer (a positive logit is divided by it, a negative one multiplied; 1 or 0: off), the other two those of
      * the answer (count x frequency + presence is subtracted, each -2 .. 2; 0: off). */
     float repetition_penalty, frequency_penalty, presence_penalty;
     const im_logit_bias *bias; /* copied; NULL: none */
@@ -309,8 +309,8 @@ typedef struct im_request_options {
     bool no_cache;         /* neither use nor feed the prefix cache */
     double deadline_ms;    /* from submission; the request then ends with IM_ERR_TIMEOUT, keeping what it has. 0: none */
     uint64_t client;       /* whose request it is: waiting requests of different clients take turns */
-    /* Called on the engine's thread when the request is finished, also when it failed or was cancelled: im_request_wait returns at once from here on. The last the engine does
-     * with it: another thread may free it at once. */
+    /* Called on the engine's thread when the request is finished, also when it failed or was cancelled. The last the engine does with it: other threads' im_request_wait
+     * and im_request_free return as soon as it has returned, which therefore must not wait for them; its own im_request_wait returns at once. */
     void (*on_end)(void *user);
 } im_request_options;
 IM_API void im_request_options_init(im_request_options *o, size_t size);

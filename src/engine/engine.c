@@ -55,13 +55,16 @@ static size_t logits_bytes(const im_model *m, const im__backend_options *b)
     return b->max_logit_rows * m->program.vocab * sizeof(float);
 }
 
+/* Of a token: a candidate, an edited logit, a mark. */
+#define VOCABULARY_BYTES (sizeof(im__candidate) + sizeof(float) + sizeof(uint32_t))
+
 static im_status plan_memory(const im_model *m, const im__backend_options *b, im_memory_plan *plan, im_error *err)
 {
     im__memory_plan backend;
     IM__TRY(im__backend_cpu_plan(&m->program, b, &backend, err));
     *plan = (im_memory_plan){.weights = backend.weights,
                              .kv = backend.kv,
-                             .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * sizeof(im__candidate),
+                             .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * VOCABULARY_BYTES,
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
                              .available = im__machine_memory()};
     return IM_OK;
@@ -97,8 +100,11 @@ static im_status take_memory(im_engine *e, const im__backend_options *b, im_erro
     e->tables = im__calloc(e->options.max_sequences, sizeof *e->tables);
     e->member = im__calloc(e->options.max_sequences, sizeof *e->member);
     e->candidates = im__calloc(e->model->program.vocab, sizeof *e->candidates);
+    e->edited = im__calloc(e->model->program.vocab, sizeof *e->edited);
+    e->mark = im__calloc(e->model->program.vocab, sizeof *e->mark);
     e->logits = im__aligned_alloc(e->logits_bytes);
-    if (!e->row || !e->tables || !e->member || !e->candidates || !e->logits) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    if (!e->row || !e->tables || !e->member || !e->candidates || !e->edited || !e->mark || !e->logits)
+        return im__fail(err, IM_ERR_MEMORY, "out of memory");
     return IM_OK;
 }
 
@@ -114,6 +120,7 @@ static void describe(im_engine *e, double started)
     e->info.context = e->options.context;
     e->info.chunk = e->options.chunk;
     e->info.max_sequences = e->options.max_sequences;
+    e->info.fingerprint = e->fingerprint;
     e->info.load_ms = e->model->open_ms + im__now_ms() - started;
 }
 
@@ -130,6 +137,7 @@ static im_status open_engine(im_engine *e, const im_engine_options *options, im_
     IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, b.pages, err));
     IM__TRY(take_memory(e, &b, err));
     describe(e, started);
+    IM__TRY(im__fingerprint(e, e->fingerprint, err));
     e->options.cpu_level = e->options.device = NULL; /* the caller's strings are not ours to keep */
     if (!im__thread_start(&e->thread, im__engine_main, e)) return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
     e->thread_started = true;
@@ -198,6 +206,8 @@ void im_engine_close(im_engine *e)
     im__free(e->tables);
     im__free(e->member);
     im__free(e->candidates);
+    im__free(e->edited);
+    im__free(e->mark);
     im__free(e->kernels);
     im_model_close(e->model);
     im__engine_release(e);

@@ -10,25 +10,6 @@
 
 /* ---- admission ------------------------------------------------------------------------------------------------------------------ */
 
-void im__request_append(im_request **list, im_request *r)
-{
-    while (*list != NULL) list = &(*list)->next;
-    r->next = NULL;
-    *list = r;
-}
-
-/* Moves queued requests to the running ones while there is room. Under the lock. */
-static void admit(im_engine *e)
-{
-    while (e->queue != NULL && e->running_count < e->options.max_sequences) {
-        im_request *r = e->queue;
-        e->queue = r->next;
-        im__request_append(&e->running, r);
-        e->running_count++;
-        r->started = im__now_ms();
-    }
-}
-
 static void leave(im_engine *e, im_request *r)
 {
     im_request **at = &e->running;
@@ -48,28 +29,15 @@ static void retire(im_engine *e, im_request *r, im_status status, const im_error
     im__request_end(r, status, error);
 }
 
-/* Takes the requests out of the queue that were cancelled before they began, or all. Under the lock; returns them as a list. */
-static im_request *take_cancelled(im_engine *e, bool all)
+/* Ends the running requests that are over, or all. */
+static void retire_over(im_engine *e, bool all)
 {
-    im_request *taken = NULL;
-    for (im_request **at = &e->queue; *at != NULL;) {
-        im_request *r = *at;
-        if (all || atomic_load(&r->cancelled)) {
-            *at = r->next;
-            im__request_append(&taken, r);
-        } else {
-            at = &r->next;
-        }
-    }
-    return taken;
-}
-
-static void retire_cancelled(im_engine *e, bool all)
-{
+    double now = im__now_ms();
     for (im_request *r = e->running, *next; r != NULL; r = next) {
         im_error error = {IM_ERR_CANCELLED, "cancelled"};
         next = r->next;
-        if (all || atomic_load(&r->cancelled)) retire(e, r, IM_ERR_CANCELLED, &error);
+        im_status status = im__request_over(r, now, &error);
+        if (status != IM_OK || all) retire(e, r, error.status, &error);
     }
 }
 
@@ -160,6 +128,12 @@ static void take(im_engine *e, im_request *r, const float *logits, size_t first)
     retire(e, r, r->status, &r->error);
 }
 
+static void count_prompt(im_engine *e, const im_request *r, size_t first)
+{
+    size_t n = first >= r->prompt ? 0 : r->seq.length < r->prompt ? r->in_step : r->prompt - first;
+    if (!r->is_companion) atomic_fetch_add_explicit(&e->counters.prompt_tokens, n, memory_order_relaxed);
+}
+
 static void deliver(im_engine *e, const building *b)
 {
     const float *logits = e->logits;
@@ -167,6 +141,7 @@ static void deliver(im_engine *e, const building *b)
         im_request *r = e->member[m];
         size_t first = r->seq.length, n = logit_rows(r, first);
         im__kv_advance(&e->kv, &r->seq, (uint32_t)r->in_step);
+        count_prompt(e, r, first);
         if (!atomic_load(&r->cancelled)) { /* who has cancelled hears no more of it */
             if (r->on_prompt != NULL && first < r->prompt) r->on_prompt(r->user, r->seq.length, r->prompt);
             take(e, r, logits, first);
@@ -178,6 +153,18 @@ static void deliver(im_engine *e, const building *b)
 static void fail_all(im_engine *e, const building *b, im_status status, const im_error *error)
 {
     for (size_t m = 0; m < b->members; m++) retire(e, e->member[m], status, error);
+}
+
+static im_status compute(im_engine *e, const im__step *step, im_error *err)
+{
+    double began = im__now_ms();
+    atomic_store(&e->counters.step_began, began);
+    im_status status = e->backend->run(e->backend, step, err);
+    double took = im__now_ms() - began;
+    atomic_store(&e->counters.step_began, 0);
+    if (took > atomic_load(&e->counters.longest_step)) atomic_store(&e->counters.longest_step, took);
+    atomic_fetch_add_explicit(&e->counters.steps, 1, memory_order_relaxed);
+    return status;
 }
 
 static void run_step(im_engine *e)
@@ -192,7 +179,7 @@ static void run_step(im_engine *e)
                      .logits = e->logits,
                      /* one request alone may stop in the middle of a step; with others beside it, it leaves after the step */
                      .cancel = b.members == 1 ? &e->member[0]->cancelled : &e->abandon};
-    im_status status = e->backend->run(e->backend, &step, &error);
+    im_status status = compute(e, &step, &error);
     if (status == IM_OK)
         deliver(e, &b);
     else
@@ -201,19 +188,18 @@ static void run_step(im_engine *e)
 
 /* ---- the thread ----------------------------------------------------------------------------------------------------------------------- */
 
-/* Waits for work; false when the engine closes. Queued requests that were cancelled end, of a closing engine all. */
+/* Waits for work; false when the engine closes. Waiting requests that are over end, of a closing engine all. */
 static bool wait_for_work(im_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     while (!e->closing && e->queue == NULL && e->running == NULL) pthread_cond_wait(&e->wake, &e->lock);
     bool closing = e->closing;
-    im_request *dropped = take_cancelled(e, closing);
-    admit(e);
+    im_request *over = im__queue_take_over(e, closing);
+    im__queue_admit(e);
     pthread_mutex_unlock(&e->lock);
-    for (im_request *next; dropped != NULL; dropped = next) {
-        im_error error = {IM_ERR_CANCELLED, "cancelled"};
-        next = dropped->next;
-        im__request_end(dropped, IM_ERR_CANCELLED, &error);
+    for (im_request *next; over != NULL; over = next) {
+        next = over->next;
+        im__request_end(over, over->status, &over->error);
     }
     return !closing;
 }
@@ -224,7 +210,7 @@ void *im__engine_main(void *engine)
     bool open = true;
     while (open) {
         open = wait_for_work(e);
-        retire_cancelled(e, !open);
+        retire_over(e, !open);
         if (!open) break;
         open_sequences(e);
         run_step(e);

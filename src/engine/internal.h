@@ -4,7 +4,7 @@
  *
  * Invariants
  *  1. A request belongs to the submitter until it is queued, to the engine's thread until it is `finished`, to the submitter after that.
- *  2. What a callback or im_request_wait sees of a result was written before `finished` was set under the lock.
+ *  2. What a callback or im_request_wait sees of a result was written before `finished` was set under the lock; it is freed after `released`.
  *  3. In a step the rows of one request stand together, in rising position order.
  *  4. A request keeps its engine's lock alive (im_engine.users), so that it may be waited for and freed after the engine was closed.
  *  5. While anything is queued or runs the engine's thread does not sleep; it looks at every `cancelled` between two steps.
@@ -52,17 +52,22 @@ struct im_request {
     size_t in_step; /* rows of this request in the present step */
 
     im_sampling sampling;
-    bool ignore_eos, want_logits, no_hash;
+    im_logit_bias *bias; /* what sampling.bias points to */
+    bool ignore_eos, want_logits, no_hash, want_logprobs, no_cache;
+    uint32_t top_logprobs;
+    uint64_t client;
     char **stop; /* NULL-terminated, or NULL */
     int32_t *forced;
     size_t forced_len;
     uint32_t max_tokens;
     bool (*on_token)(void *user, const im_token_event *event);
     void (*on_prompt)(void *user, size_t done, size_t total);
+    void (*on_end)(void *user);
     void *user;
 
     im_request **companion; /* [companions] neighbours made for a proof, owned */
     size_t companions;
+    bool is_companion; /* counts in no statistics */
 
     im__decoder decoder;
     im__buf text;
@@ -75,12 +80,30 @@ struct im_request {
     bool (*on_score)(void *user, size_t done, size_t total);
 
     double submitted, started, prompt_done, first, last;
+    double deadline; /* 0: none */
+    size_t cached;   /* prompt tokens found in the cache */
     im_stop_reason stop_reason;
     atomic_bool cancelled;
     im_status status;
     im_error error;
-    bool finished; /* under the engine's lock */
+    bool finished,
+        released; /* under the engine's lock: the result stands; the engine does not touch the request any more (on_end has returned) */
 };
+
+/* Clients take turns: the next of the waiting requests is the oldest one of a client that has had least. Clients share entries when their numbers collide, which
+ * is only less fair. */
+#define IM__CLIENTS 256
+
+typedef struct im__turns {
+    uint64_t now, next[IM__CLIENTS]; /* turn of the last request that was started; first turn that a client may have */
+} im__turns;
+
+/* Counts of im_engine_stats; any thread reads them. */
+typedef struct im__counters {
+    atomic_uint_least64_t submitted, finished, cancelled, timed_out, failed;
+    atomic_uint_least64_t prompt_tokens, cached_tokens, generated_tokens, steps;
+    _Atomic double step_began, longest_step; /* milliseconds; 0: no step is running */
+} im__counters;
 
 struct im_engine {
     atomic_int users; /* the opener and every request */
@@ -97,7 +120,9 @@ struct im_engine {
     pthread_cond_t wake;     /* for the engine's thread */
     pthread_cond_t finished; /* for those who wait for requests */
     im_request *queue;       /* submitted, oldest first */
-    im_request *running;     /* owned by the engine's thread; read by others only under the lock */
+    size_t queue_length;
+    im__turns turns;
+    im_request *running; /* owned by the engine's thread; read by others only under the lock */
     size_t running_count;
     bool closing;
     atomic_bool abandon; /* closing: the present step need not be finished */
@@ -109,6 +134,10 @@ struct im_engine {
     float *logits;
     size_t logits_bytes, max_rows, max_logit_rows;
     im__candidate *candidates; /* [vocabulary] */
+    float *edited;             /* [vocabulary] logits with penalties and bias */
+    uint32_t *mark;            /* [vocabulary] zero between two tokens */
+    im__counters counters;
+    char fingerprint[20];
 };
 
 /* library.c: a struct of options with `size` bytes from one of `own`, or the reverse; what only one of them has is 0. Sets the size in front. */
@@ -119,14 +148,26 @@ void im__engine_release(im_engine *e);
 
 /* engine_thread.c: argument is the engine. */
 void *im__engine_main(void *engine);
-/* At the end of a list; under the lock. */
-void im__request_append(im_request **list, im_request *r);
 
-/* request.c, called on the engine's thread */
+/* queue.c: under the lock. */
+void im__request_append(im_request **list, im_request *r); /* at the end */
+void im__queue_add(im_engine *e, im_request *r);
+/* Moves waiting requests to the running ones while there is room. */
+void im__queue_admit(im_engine *e);
+/* Takes the requests out of the queue that are over before they began (cancelled, past their deadline), or all. Returns them as a list. */
+im_request *im__queue_take_over(im_engine *e, bool all);
+/* Requests that wait although the engine will look at its queue: those that find no room. */
+size_t im__queue_waiting(const im_engine *e);
+
+/* generate.c, called on the engine's thread */
 /* One generated token. What ends the request is left in its status and stop_reason. */
 void im__request_take_logits(im_request *r, const float *logits);
 /* Ends the request with an error that names the model and the position. */
 void im__request_not_finite(im_request *r, size_t position);
+
+/* request.c, called on the engine's thread */
+/* IM_OK, or why the request is over although nothing has ended it: cancelled, or past its deadline. */
+im_status im__request_over(const im_request *r, double now, im_error *err);
 /* Cancels its companions and hands the request back to its submitter, who may free it at once. */
 void im__request_end(im_request *r, im_status status, const im_error *error);
 
@@ -135,6 +176,9 @@ im_status im__request_new(im_engine *e, const im_request_options *o, im_request 
 void im__request_destroy(im_request *r); /* of a request that is not queued, or finished */
 im_status im__request_queue(im_request *r, im_error *err);
 im_status im__request_check_ids(const im_engine *e, const char *what, const int32_t *ids, size_t n, im_error *err);
+
+/* fingerprint.c: identity of what computes, "im-" and 16 hexadecimal digits. Weights are sampled: some bytes of each tensor. */
+im_status im__fingerprint(const im_engine *e, char out[20], im_error *err);
 
 /* score.c: logits of `rows` positions of the text, beginning with position `first`. */
 void im__score_take_logits(im_request *r, const float *logits, size_t first, size_t rows);

@@ -30,6 +30,8 @@ const char *im_status_name(im_status status)
         [IM_ERR_NUMERIC] = "numeric",
         [IM_ERR_CANCELLED] = "cancelled",
         [IM_ERR_INTERNAL] = "internal",
+        [IM_ERR_TIMEOUT] = "timeout",
+        [IM_ERR_BUSY] = "busy",
     };
     return (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown";
 }

@@ -3,6 +3,7 @@
 
 #include "base/machine.h"
 #include "base/thread.h"
+#include "engine/logprob.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -11,7 +12,8 @@
 
 void im_request_options_init(im_request_options *o, size_t size)
 {
-    im__options_copy(o, size, &(im_request_options){.max_tokens = 256, .sampling = {.top_p = 1}}, sizeof *o);
+    im__options_copy(o, size, &(im_request_options){.max_tokens = 256, .sampling = {.top_p = 1, .repetition_penalty = 1}},
+                     sizeof *o);
 }
 
 im_status im__request_check_ids(const im_engine *e, const char *what, const int32_t *ids, size_t n, im_error *err)
@@ -38,7 +40,10 @@ static im_status check(const im_engine *e, const im_request_options *o, im_error
     if (o->neighbours < 0 || (uint32_t)o->neighbours >= e->options.max_sequences)
         return im__fail(err, IM_ERR_ARGUMENT, "%d neighbours need an engine for %d sequences; this one has %u", o->neighbours,
                         o->neighbours + 1, e->options.max_sequences);
-    IM__TRY(im__sampling_check(&o->sampling, err));
+    if (!(o->deadline_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a deadline of %g ms", o->deadline_ms);
+    if (o->want_logprobs && o->top_logprobs > IM__MOST_TOP)
+        return im__fail(err, IM_ERR_ARGUMENT, "%u top log-probabilities; at most %d", o->top_logprobs, IM__MOST_TOP);
+    IM__TRY(im__sampling_check(&o->sampling, e->model->program.vocab, err));
     IM__TRY(im__request_check_ids(e, "prompt", o->prompt, o->prompt_len, err));
     return im__request_check_ids(e, "forced", o->forced, o->forced_len, err);
 }
@@ -56,25 +61,45 @@ static bool copy_stop(im_request *r, const char *const *stop)
     return r->stop != NULL;
 }
 
-static bool copy_options(im_request *r, const im_request_options *o)
+static bool copy_bias(im_request *r, const im_sampling *s)
 {
-    size_t answer =
-        o->max_tokens < r->engine->options.context - o->prompt_len ? o->max_tokens : r->engine->options.context - o->prompt_len;
+    r->bias = im__calloc(s->bias_count, sizeof *r->bias);
+    r->sampling.bias = r->bias;
+    if (r->bias != NULL && s->bias_count > 0) memcpy(r->bias, s->bias, s->bias_count * sizeof *r->bias);
+    return r->bias != NULL;
+}
+
+static void copy_scalars(im_request *r, const im_request_options *o)
+{
     r->max_tokens = o->max_tokens;
     r->sampling = o->sampling;
     r->ignore_eos = o->ignore_eos;
     r->want_logits = o->want_logits;
+    r->want_logprobs = o->want_logprobs;
+    r->top_logprobs = o->top_logprobs;
     r->no_hash = o->no_hash;
+    r->no_cache = o->no_cache;
+    r->client = o->client;
+    r->deadline = o->deadline_ms;
     r->on_token = o->on_token;
     r->on_prompt = o->on_prompt;
+    r->on_end = o->on_end;
     r->user = o->user;
+}
+
+static bool copy_options(im_request *r, const im_request_options *o)
+{
+    size_t answer =
+        o->max_tokens < r->engine->options.context - o->prompt_len ? o->max_tokens : r->engine->options.context - o->prompt_len;
+    copy_scalars(r, o);
     r->prompt = r->known = o->prompt_len;
     r->capacity = o->prompt_len + answer;
     r->ids = im__calloc(r->capacity, sizeof *r->ids);
     r->forced_len = o->forced_len;
     r->forced = im__calloc(o->forced_len, sizeof *r->forced);
     r->hash = XXH3_createState();
-    if (r->ids == NULL || r->forced == NULL || r->hash == NULL || !copy_stop(r, o->stop)) return false;
+    if (r->ids == NULL || r->forced == NULL || r->hash == NULL || !copy_stop(r, o->stop) || !copy_bias(r, &o->sampling))
+        return false;
     memcpy(r->ids, o->prompt, o->prompt_len * sizeof *r->ids);
     if (o->forced_len > 0) memcpy(r->forced, o->forced, o->forced_len * sizeof *r->forced);
     return true;
@@ -106,6 +131,7 @@ void im__request_destroy(im_request *r)
     im__free(r->stop);
     im__free(r->ids);
     im__free(r->forced);
+    im__free(r->bias);
     im__buf_free(&r->text);
     XXH3_freeState(r->hash);
     im__engine_release(r->engine);
@@ -129,7 +155,7 @@ static im_status add_companion(im_request *r, int index, im_error *err)
     o.max_tokens = e->options.context;
     o.ignore_eos = true;
     IM__TRY(im__request_new(e, &o, &r->companion[r->companions], err));
-    r->companions++;
+    r->companion[r->companions++]->is_companion = true;
     return IM_OK;
 }
 
@@ -141,136 +167,70 @@ static im_status add_companions(im_request *r, int n, im_error *err)
     return IM_OK;
 }
 
-/* ---- one token -------------------------------------------------------------------------------------------------------------------------- */
-
-static int32_t choose(im_request *r, const float *logits, size_t index)
-{
-    im_engine *e = r->engine;
-    int32_t greedy = r->sampling.temperature > 0 ? im__sample(logits, e->model->program.vocab, &r->sampling, index, e->candidates)
-                                                 : e->backend->argmax(logits, e->model->program.vocab);
-    if (greedy < 0) return -1; /* also when the token is forced: a NaN is an error */
-    return index < r->forced_len ? r->forced[index] : greedy;
-}
-
-/* Where the earliest stop string begins in text[from ..], or SIZE_MAX. */
-static size_t find_stop(const im_request *r, size_t from)
-{
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; r->stop != NULL && r->stop[i] != NULL; i++) {
-        size_t n = strlen(r->stop[i]), back = from > n ? from - n : 0;
-        if (n == 0 || r->text.len < n) continue;
-        const char *at = memmem(r->text.data + back, r->text.len - back, r->stop[i], n);
-        if (at != NULL && (size_t)(at - r->text.data) < best) best = (size_t)(at - r->text.data);
-    }
-    return best;
-}
-
-/* Bytes at the end of the text that may turn into a stop string and are held back from the callback. */
-static size_t held_back(const im_request *r)
-{
-    size_t most = 0;
-    for (size_t i = 0; r->stop != NULL && r->stop[i] != NULL; i++) {
-        size_t n = strlen(r->stop[i]);
-        for (size_t k = n < r->text.len - r->emitted ? n : r->text.len - r->emitted; k > most; k--)
-            if (memcmp(r->text.data + r->text.len - k, r->stop[i], k) == 0) most = k;
-    }
-    return most;
-}
-
-static im_stop_reason why_stop(const im_request *r, int32_t id)
-{
-    if (!r->ignore_eos && im__tokenizer_is_end(r->engine->model->tokenizer, id)) return IM_STOP_EOS;
-    if (r->known - r->prompt >= r->max_tokens || r->known >= r->engine->options.context) return IM_STOP_LENGTH;
-    return IM_STOP_NONE;
-}
-
-/* Adds the token's text and settles whether the answer ends. */
-static void add_text(im_request *r, int32_t id)
-{
-    size_t before = r->text.len;
-    r->stop_reason = why_stop(r, id);
-    if (r->stop_reason != IM_STOP_EOS) im__decoder_feed(&r->decoder, id, &r->text);
-    if (r->stop_reason != IM_STOP_NONE) im__decoder_finish(&r->decoder, &r->text);
-    size_t stop = find_stop(r, before);
-    if (stop == SIZE_MAX) return;
-    r->stop_reason = IM_STOP_STRING;
-    r->text.len = stop;
-    r->text.data[stop] = 0;
-}
-
-static bool emit(im_request *r, int32_t id, const float *logits)
-{
-    size_t end = r->stop_reason == IM_STOP_NONE ? r->text.len - held_back(r) : r->text.len;
-    im_token_event event = {.id = id,
-                            .index = (uint32_t)(r->known - r->prompt - 1),
-                            .text = r->text.data == NULL ? "" : r->text.data + r->emitted,
-                            .text_len = end > r->emitted ? end - r->emitted : 0,
-                            .logits = r->want_logits ? logits : NULL,
-                            .vocabulary = r->engine->model->program.vocab};
-    if (end > r->emitted) r->emitted = end;
-    if (r->on_token == NULL) return true;
-    bool more = r->on_token(r->user, &event);
-    im__float_reset();
-    return more;
-}
-
-static void failed(im_request *r, im_status status, const char *message) { r->status = im__fail(&r->error, status, "%s", message); }
-
-void im__request_not_finite(im_request *r, size_t position)
-{
-    r->status = im__fail(&r->error, IM_ERR_NUMERIC,
-                         "%s: a logit at position %zu is not a number: the weights are damaged or the activations overflow",
-                         r->engine->model->info.path, position);
-}
-
-void im__request_take_logits(im_request *r, const float *logits)
-{
-    size_t index = r->known - r->prompt;
-    if (!r->no_hash) XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
-    int32_t id = choose(r, logits, index);
-    if (id < 0) {
-        im__request_not_finite(r, r->known - 1);
-        return;
-    }
-    r->ids[r->known++] = id;
-    r->last = im__now_ms();
-    if (index == 0) r->first = r->last;
-    add_text(r, id);
-    if (r->text.failed)
-        failed(r, IM_ERR_MEMORY, "out of memory");
-    else if (!emit(r, id, logits))
-        failed(r, IM_ERR_CANCELLED, "cancelled");
-}
-
 /* ---- life of a request ------------------------------------------------------------------------------------------------------------------ */
+
+im_status im__request_over(const im_request *r, double now, im_error *err)
+{
+    if (atomic_load(&r->cancelled)) return im__fail(err, IM_ERR_CANCELLED, "cancelled");
+    if (r->deadline == 0 || now < r->deadline) return IM_OK;
+    return im__fail(err, IM_ERR_TIMEOUT, "the deadline of %.0f ms passed after %zu of %zu prompt tokens and %zu generated ones",
+                    r->deadline - r->submitted, r->seq.length < r->prompt ? r->seq.length : r->prompt, r->prompt,
+                    r->known - r->prompt);
+}
+
+static void count_end(im_engine *e, const im_request *r)
+{
+    atomic_uint_least64_t *count = r->status == IM_OK              ? &e->counters.finished
+                                   : r->status == IM_ERR_CANCELLED ? &e->counters.cancelled
+                                   : r->status == IM_ERR_TIMEOUT   ? &e->counters.timed_out
+                                                                   : &e->counters.failed;
+    if (!r->is_companion) atomic_fetch_add(count, 1);
+}
 
 void im__request_end(im_request *r, im_status status, const im_error *error)
 {
     im_engine *e = r->engine;
     for (size_t i = 0; i < r->companions; i++) atomic_store(&r->companion[i]->cancelled, true);
-    pthread_mutex_lock(&e->lock);
     r->status = status;
     if (status != IM_OK && error != &r->error) r->error = *error;
-    r->finished = true;
+    count_end(e, r);
+    if (r->on_end != NULL) {
+        pthread_mutex_lock(&e->lock);
+        r->finished = true;
+        pthread_mutex_unlock(&e->lock);
+        r->on_end(r->user);
+        im__float_reset();
+    }
+    pthread_mutex_lock(&e->lock);
+    r->finished = r->released = true;
     pthread_cond_broadcast(&e->finished);
     pthread_mutex_unlock(&e->lock);
 }
 
 /* Companions go around the request, so that it is neither the first nor the last of a step. */
+static void enqueue(im_engine *e, im_request *r)
+{
+    r->submitted = im__now_ms();
+    if (r->deadline > 0) r->deadline += r->submitted;
+    for (size_t i = 0; i < r->companions; i += 2) im__queue_add(e, r->companion[i]);
+    im__queue_add(e, r);
+    for (size_t i = 1; i < r->companions; i += 2) im__queue_add(e, r->companion[i]);
+    pthread_cond_signal(&e->wake);
+}
+
 im_status im__request_queue(im_request *r, im_error *err)
 {
     im_engine *e = r->engine;
     pthread_mutex_lock(&e->lock);
     bool open = !e->closing;
-    if (open) {
-        r->submitted = im__now_ms();
-        for (size_t i = 0; i < r->companions; i += 2) im__request_append(&e->queue, r->companion[i]);
-        im__request_append(&e->queue, r);
-        for (size_t i = 1; i < r->companions; i += 2) im__request_append(&e->queue, r->companion[i]);
-        pthread_cond_signal(&e->wake);
-    }
+    size_t waiting = im__queue_waiting(e);
+    bool full = e->options.max_queue > 0 && waiting >= e->options.max_queue;
+    if (open && !full) enqueue(e, r);
     pthread_mutex_unlock(&e->lock);
-    return open ? IM_OK : im__fail(err, IM_ERR_CANCELLED, "the engine is closing");
+    if (!open) return im__fail(err, IM_ERR_BUSY, "the engine is closing");
+    if (full) return im__fail(err, IM_ERR_BUSY, "%zu requests are waiting already, of at most %u", waiting, e->options.max_queue);
+    atomic_fetch_add(&e->counters.submitted, 1);
+    return IM_OK;
 }
 
 static im_status submit(im_engine *e, const im_request_options *o, im_request **out, im_error *err)
@@ -296,11 +256,13 @@ im_status im_request_submit(im_engine *e, const im_request_options *options, im_
     return submit(e, &o, out, err);
 }
 
+/* On the engine's own thread, which is in on_end then, the result is there before the engine has let go. */
 static void wait_until_finished(im_request *r)
 {
-    pthread_mutex_lock(&r->engine->lock);
-    while (!r->finished) pthread_cond_wait(&r->engine->finished, &r->engine->lock);
-    pthread_mutex_unlock(&r->engine->lock);
+    im_engine *e = r->engine;
+    pthread_mutex_lock(&e->lock);
+    while (!r->released && !(r->finished && pthread_equal(pthread_self(), e->thread))) pthread_cond_wait(&e->finished, &e->lock);
+    pthread_mutex_unlock(&e->lock);
 }
 
 static double between(double from, double to) { return from > 0 && to > from ? to - from : 0; }
@@ -314,6 +276,7 @@ static im_result result_of(const im_request *r)
                        .stop_reason = r->stop_reason,
                        .logits_hash = r->no_hash ? 0 : XXH3_64bits_digest(r->hash),
                        .prompt_tokens = r->prompt,
+                       .cached_tokens = r->cached,
                        .queue_ms = between(r->submitted, r->started),
                        .prompt_ms = between(r->started, r->prompt_done),
                        .first_token_ms = between(r->submitted, r->first),

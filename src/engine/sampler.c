@@ -5,16 +5,6 @@
 
 #include <math.h>
 
-im_status im__sampling_check(const im_sampling *s, im_error *err)
-{
-    if (!(s->temperature >= 0 && s->temperature <= 100))
-        return im__fail(err, IM_ERR_ARGUMENT, "temperature %g is outside 0 .. 100", (double)s->temperature);
-    if (s->top_k < 0) return im__fail(err, IM_ERR_ARGUMENT, "top_k %d is negative", s->top_k);
-    if (!(s->top_p > 0 && s->top_p <= 1)) return im__fail(err, IM_ERR_ARGUMENT, "top_p %g is outside (0, 1]", (double)s->top_p);
-    if (!(s->min_p >= 0 && s->min_p < 1)) return im__fail(err, IM_ERR_ARGUMENT, "min_p %g is outside [0, 1)", (double)s->min_p);
-    return IM_OK;
-}
-
 void im__philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t k[2] = {key[0], key[1]}, c[4] = {counter[0], counter[1], counter[2], counter[3]};

@@ -5,17 +5,9 @@
 #include "engine/internal.h"
 
 #include "base/thread.h"
-#include "num/log_exp.h"
+#include "engine/logprob.h"
 
 #include <string.h>
-
-/* log of the sum of e^(logit - max), summed in binary64 in id order (docs/numerics.md, section 5). */
-static double log_sum(const float *logits, size_t n, float max)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += im__exp_double((double)logits[i] - (double)max);
-    return im__log_double(sum);
-}
 
 void im__score_take_logits(im_request *r, const float *logits, size_t first, size_t rows)
 {
@@ -26,10 +18,10 @@ void im__score_take_logits(im_request *r, const float *logits, size_t first, siz
             im__request_not_finite(r, first + i);
             return;
         }
-        double norm = log_sum(logits, vocab, logits[best]);
-        r->logprob[first + i] = (float)((double)logits[r->ids[first + i + 1]] - (double)logits[best] - norm);
+        im__log_norm norm = im__log_norm_of(logits, vocab, logits[best]);
+        r->logprob[first + i] = im__logprob(&norm, logits[r->ids[first + i + 1]]);
         if (r->top1 != NULL) r->top1[first + i] = best;
-        if (r->top1_logprob != NULL) r->top1_logprob[first + i] = (float)-norm;
+        if (r->top1_logprob != NULL) r->top1_logprob[first + i] = im__logprob(&norm, logits[best]);
     }
     bool more = r->on_score == NULL || r->on_score(r->user, first + rows, r->known);
     im__float_reset();

@@ -336,7 +336,7 @@ static void closed_with_requests(void **state)
     im_error err = {IM_OK, ""};
     late.prompt = prompt;
     late.prompt_len = 1;
-    assert_int_equal(im_request_submit(e, &late, &refused, &err), IM_ERR_CANCELLED);
+    assert_int_equal(im_request_submit(e, &late, &refused, &err), IM_ERR_BUSY);
     assert_null(refused);
     let(&g);
     pthread_join(closer, NULL);

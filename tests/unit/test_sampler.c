@@ -207,10 +207,75 @@ static void ties_go_to_the_lower_id(void **state)
     }
 }
 
+/* ---- penalties and bias ---------------------------------------------------------------------------------------------------------------- */
+
+static float edited(float x, size_t in_all, size_t in_answer, const im_sampling *s, int32_t id)
+{
+    if (in_all > 0 && x > 0)
+        x /= s->repetition_penalty;
+    else if (in_all > 0)
+        x *= s->repetition_penalty;
+    if (in_answer > 0) x -= (float)in_answer * s->frequency_penalty + s->presence_penalty;
+    for (size_t i = 0; i < s->bias_count; i++)
+        if (s->bias[i].id == id) x += s->bias[i].bias == -100 ? -INFINITY : s->bias[i].bias;
+    return x;
+}
+
+static size_t occurrences(const int32_t *ids, size_t from, size_t to, int32_t id)
+{
+    size_t n = 0;
+    for (size_t i = from; i < to; i++) n += ids[i] == id;
+    return n;
+}
+
+static void edits_are_those_of_the_definition(void **state)
+{
+    (void)state;
+    enum { N = 50, HISTORY = 80 };
+    static const im_logit_bias bias[] = {{3, 1.5f}, {7, -100}, {3, 0.25f}, {49, 100}};
+    static const float repetition[] = {1, 1.3f, 0.5f}, frequency[] = {0, 0.7f, -2}, presence[] = {0, 1.1f};
+    float logits[N], out[N];
+    int32_t ids[HISTORY];
+    uint32_t mark[N] = {0}, random = 5;
+    for (int i = 0; i < 18 * 4; i++) {
+        im_sampling s = {.repetition_penalty = repetition[i % 3],
+                         .frequency_penalty = frequency[i / 3 % 3],
+                         .presence_penalty = presence[i / 9 % 2],
+                         .bias = bias,
+                         .bias_count = (size_t)(i / 18) % 2 * 4};
+        im__history h = {.ids = ids, .prompt = (size_t)i % 30, .known = (size_t)(i % 30 + i % 50)};
+        for (size_t k = 0; k < N; k++) logits[k] = (float)noise(&random) * 20 - 10;
+        for (size_t k = 0; k < HISTORY; k++) ids[k] = (int32_t)(noise(&random) * N);
+        assert_int_equal(im__sampling_edits(&s),
+                         s.repetition_penalty != 1 || s.frequency_penalty != 0 || s.presence_penalty != 0 || s.bias_count > 0);
+        im__logits_edit(out, logits, N, &s, &h, mark);
+        for (int32_t id = 0; id < N; id++) {
+            float want = edited(logits[id], occurrences(ids, 0, h.known, id), occurrences(ids, h.prompt, h.known, id), &s, id);
+            assert_true(out[id] == want && mark[id] == 0);
+        }
+    }
+}
+
+/* Excluding a token does not hide that the model's numbers are broken. */
+static void what_is_not_a_number_stays_so(void **state)
+{
+    (void)state;
+    static const im_logit_bias bias[] = {{1, -100}};
+    static const int32_t ids[] = {1, 1};
+    float logits[] = {0, NAN, 2}, out[3];
+    uint32_t mark[3] = {0};
+    im_sampling s = {.repetition_penalty = 2, .presence_penalty = 1, .bias = bias, .bias_count = 1};
+    im__logits_edit(out, logits, 3, &s, &(im__history){.ids = ids, .prompt = 1, .known = 2}, mark);
+    assert_true(isnan(out[1]));
+    logits[1] = 1e30f;
+    im__logits_edit(out, logits, 3, &s, &(im__history){.ids = ids, .prompt = 1, .known = 2}, mark);
+    assert_true(out[1] == -INFINITY && out[0] == 0 && out[2] == 2);
+}
+
 static bool accepted(float temperature, int32_t top_k, float top_p, float min_p)
 {
     im_sampling s = {.temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p};
-    return im__sampling_check(&s, NULL) == IM_OK;
+    return im__sampling_check(&s, 100, NULL) == IM_OK;
 }
 
 static void parameters(void **state)
@@ -232,6 +297,8 @@ int main(void)
         cmocka_unit_test(frequencies_follow_the_probabilities),
         cmocka_unit_test(what_is_not_a_number),
         cmocka_unit_test(ties_go_to_the_lower_id),
+        cmocka_unit_test(edits_are_those_of_the_definition),
+        cmocka_unit_test(what_is_not_a_number_stays_so),
         cmocka_unit_test(parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
