@@ -6,6 +6,7 @@
 const $ = id => document.getElementById(id);
 const NEAR_END = 80; /* pixels from the end at which the view follows the text */
 const RETRY_MS = 2000;
+const SHORTEST_MS = 20; /* no rate is told of a shorter time */
 
 /* ---- what the browser keeps ---- */
 
@@ -184,15 +185,14 @@ function takeChunk(turn, chunk) {
   turn.text += choice.delta.content;
 }
 
-/* "0.21 s to first token · 48.3 tokens/s · 64 tokens · 182 of 201 prompt tokens cached" */
+/* "0.21 s to first token · 48.3 tokens/s · 64 tokens · prompt 201, 182 cached" */
 function numbersText({begun, first, last, pieces, usage}) {
   if (first === undefined) return '';
   const tokens = usage ? usage.completion_tokens : pieces;
   const parts = [`${((first - begun) / 1000).toFixed(2)} s to first token`];
-  if (tokens > 1 && last > first) parts.push(`${(((tokens - 1) * 1000) / (last - first)).toFixed(1)} tokens/s`);
+  if (tokens > 1 && last - first > SHORTEST_MS) parts.push(`${(((tokens - 1) * 1000) / (last - first)).toFixed(1)} tokens/s`);
   parts.push(tokens === 1 ? '1 token' : `${tokens} tokens`);
-  const cached = usage?.prompt_tokens_details?.cached_tokens;
-  if (cached > 0) parts.push(`${cached} of ${usage.prompt_tokens} prompt tokens cached`);
+  if (usage) parts.push(`prompt ${usage.prompt_tokens}, ${usage.prompt_tokens_details?.cached_tokens ?? 0} cached`);
   return parts.join(' · ');
 }
 
@@ -380,6 +380,7 @@ function newChat() {
 /* Puts a form in the place of a question. */
 function edit(turn) {
   const area = make('textarea');
+  area.rows = 1;
   area.value = turn.text;
   area.setAttribute('aria-label', 'Edit this message');
   const save = make('button', 'primary', 'Send');
