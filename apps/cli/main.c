@@ -9,6 +9,7 @@
 static const command commands[] = {
     {"generate", "one answer to standard output, streamed", cmd_generate},
     {"chat", "a conversation in the terminal", cmd_chat},
+    {"serve", "an HTTP server with an OpenAI-compatible API and a chat page", cmd_serve},
     {"tokenize", "token ids and pieces of a text", cmd_tokenize},
     {"template", "a conversation as the model's chat template renders it", cmd_template},
     {"perplexity", "how well a model predicts a text", cmd_perplexity},

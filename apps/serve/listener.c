@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "listener.h"
+
+#include "conn.h"
+
+#include <errno.h>
+#include <event2/listener.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <openssl/err.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { BACKLOG = 1024, FIRST_INHERITED = 3 };
+
+static im_status failed(im_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static im_status failed(im_error *err, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    err->status = IM_ERR_IO;
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return IM_ERR_IO;
+}
+
+/* ---- accepting ------------------------------------------------------------------------------------------------------------------------------------- */
+
+static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct sockaddr *address, int len, void *user)
+{
+    (void)l;
+    conn_open(user, fd, address, len);
+}
+
+/* Out of descriptors: the listener waits a moment in place of spinning. */
+static void wake_listener(evutil_socket_t fd, short what, void *user)
+{
+    (void)fd;
+    (void)what;
+    evconnlistener_enable(user);
+}
+
+static void on_accept_error(struct evconnlistener *l, void *user)
+{
+    server *s = user;
+    const struct timeval pause = {.tv_usec = 100000};
+    journal_say(&s->journal, IM_LOG_WARNING, "a connection could not be accepted: %s", strerror(errno));
+    evconnlistener_disable(l);
+    event_base_once(s->base, -1, EV_TIMEOUT, wake_listener, l, &pause);
+}
+
+static im_status add(server *s, int fd, const char *where, im_error *err)
+{
+    if (s->listeners == SERVER_MAX_LISTENERS) return failed(err, "too many sockets to listen on");
+    evutil_make_socket_nonblocking(fd);
+    evutil_make_socket_closeonexec(fd);
+    struct evconnlistener *l =
+        evconnlistener_new(s->base, on_accept, s, LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, BACKLOG, fd);
+    if (l == NULL) {
+        int why = errno;
+        close(fd);
+        return failed(err, "%s: %s", where, strerror(why));
+    }
+    evconnlistener_set_error_cb(l, on_accept_error);
+    s->listener[s->listeners++] = l;
+    journal_say(&s->journal, IM_LOG_INFO, "listening on %s", where);
+    return IM_OK;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------------------------------------------------------------- */
+
+static int port_of(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    char port[16];
+    if (getsockname(fd, (struct sockaddr *)&a, &n) != 0) return 0;
+    return getnameinfo((struct sockaddr *)&a, n, NULL, 0, port, sizeof port, NI_NUMERICSERV) == 0 ? atoi(port) : 0;
+}
+
+static im_status open_one(server *s, const struct addrinfo *a, im_error *err)
+{
+    const serve_options *o = s->o;
+    char where[300];
+    int one = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return failed(err, "%s: %s", o->host, strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* the port is free again at once */
+    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0) {
+        int why = errno;
+        close(fd);
+        return failed(err, "%s port %d: %s%s", o->host, o->port, strerror(why),
+                      why == EADDRINUSE ? "; --port N takes another one" : "");
+    }
+    bool v6 = a->ai_family == AF_INET6;
+    snprintf(where, sizeof where, "http%s://%s%s%s:%d", s->tls != NULL ? "s" : "", v6 ? "[" : "", o->host, v6 ? "]" : "",
+             port_of(fd));
+    return add(s, fd, where, err);
+}
+
+static im_status open_address(server *s, im_error *err)
+{
+    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *found;
+    char port[16];
+    snprintf(port, sizeof port, "%d", s->o->port);
+    int why = getaddrinfo(s->o->host, port, &hints, &found);
+    if (why != 0) return failed(err, "%s: %s", s->o->host, gai_strerror(why));
+    im_status status = open_one(s, found, err);
+    freeaddrinfo(found);
+    return status;
+}
+
+/* A file of a server that is gone may be replaced; that of one that answers may not. */
+static im_status clear_path(const struct sockaddr_un *a, im_error *err)
+{
+    struct stat st;
+    if (lstat(a->sun_path, &st) != 0) return IM_OK;
+    if (!S_ISSOCK(st.st_mode)) return failed(err, "%s: there is a file of that name already", a->sun_path);
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool alive = probe >= 0 && connect(probe, (const struct sockaddr *)a, sizeof *a) == 0;
+    if (probe >= 0) close(probe);
+    if (alive) return failed(err, "%s: another server listens there", a->sun_path);
+    unlink(a->sun_path);
+    return IM_OK;
+}
+
+static im_status open_unix(server *s, im_error *err)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    char where[160];
+    if (strlen(s->o->unix_path) >= sizeof a.sun_path)
+        return failed(err, "%s: a socket's path is at most %zu long", s->o->unix_path, sizeof a.sun_path - 1);
+    strcpy(a.sun_path, s->o->unix_path);
+    im_status status = clear_path(&a, err);
+    if (status != IM_OK) return status;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    mode_t before = umask(0177); /* for this user alone */
+    bool bound = fd >= 0 && bind(fd, (const struct sockaddr *)&a, sizeof a) == 0;
+    int why = errno;
+    umask(before);
+    if (!bound) {
+        if (fd >= 0) close(fd);
+        return failed(err, "%s: %s", a.sun_path, strerror(why));
+    }
+    s->unix_made = strdup(a.sun_path);
+    snprintf(where, sizeof where, "unix:%s", a.sun_path);
+    return add(s, fd, where, err);
+}
+
+/* ---- systemd ----------------------------------------------------------------------------------------------------------------------------------------- */
+
+/* How many sockets a supervisor hands over; the variables are for this process alone. */
+static int inherited(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    int n = pid != NULL && fds != NULL && atol(pid) == (long)getpid() ? atoi(fds) : 0;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    unsetenv("LISTEN_FDNAMES");
+    return n > 0 ? n : 0;
+}
+
+static im_status take_inherited(server *s, int n, im_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        char where[64];
+        snprintf(where, sizeof where, "socket %d of the supervisor", FIRST_INHERITED + i);
+        im_status status = add(s, FIRST_INHERITED + i, where, err);
+        if (status != IM_OK) return status;
+    }
+    return IM_OK;
+}
+
+void listener_notify(const char *state)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const char *path = getenv("NOTIFY_SOCKET");
+    size_t n = path == NULL ? 0 : strlen(path);
+    if (n < 2 || n >= sizeof a.sun_path || (path[0] != '/' && path[0] != '@')) return;
+    memcpy(a.sun_path, path, n);
+    if (path[0] == '@') a.sun_path[0] = 0;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return;
+    sendto(fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, (struct sockaddr *)&a,
+           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n));
+    close(fd);
+}
+
+/* ---- open and close ------------------------------------------------------------------------------------------------------------------------------------ */
+
+im_status listener_open(server *s, im_error *err)
+{
+    int n = inherited();
+    if (n > 0) return take_inherited(s, n, err);
+    return s->o->unix_path != NULL ? open_unix(s, err) : open_address(s, err);
+}
+
+void listener_close(server *s)
+{
+    for (size_t i = 0; i < s->listeners; i++) evconnlistener_free(s->listener[i]);
+    s->listeners = 0;
+    if (s->unix_made != NULL) unlink(s->unix_made);
+    free(s->unix_made);
+    s->unix_made = NULL;
+}
+
+im_status listener_open_tls(server *s, im_error *err)
+{
+    const serve_options *o = s->o;
+    if (o->tls_cert == NULL) return IM_OK;
+    s->tls = SSL_CTX_new(TLS_server_method());
+    if (s->tls == NULL) return failed(err, "TLS cannot be set up");
+    SSL_CTX_set_min_proto_version(s->tls, TLS1_2_VERSION);
+    SSL_CTX_set_options(s->tls, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_mode(s->tls, SSL_MODE_RELEASE_BUFFERS);
+    const char *wrong = NULL;
+    if (SSL_CTX_use_certificate_chain_file(s->tls, o->tls_cert) != 1)
+        wrong = o->tls_cert;
+    else if (SSL_CTX_use_PrivateKey_file(s->tls, o->tls_key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(s->tls) != 1)
+        wrong = o->tls_key;
+    if (wrong == NULL) return IM_OK;
+    char why[160];
+    ERR_error_string_n(ERR_get_error(), why, sizeof why);
+    return failed(err, "%s: not usable for TLS (%s)", wrong, why);
+}
