@@ -35,18 +35,32 @@ static im_status settle(const im_model *m, const im_engine_options *given, im_en
     if (o->chunk == 0) o->chunk = DEFAULT_CHUNK;
     if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
     if (o->chunk > o->context) o->chunk = o->context;
+    if (!(o->max_step_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a step of %g ms", o->max_step_ms);
     if (o->max_sequences == 0) o->max_sequences = 1;
     if (o->max_sequences > MOST_SEQUENCES)
         return im__fail(err, IM_ERR_ARGUMENT, "%u sequences; at most %d", o->max_sequences, MOST_SEQUENCES);
     return IM_OK;
 }
 
+static im__kv_sizes kv_sizes(const im_model *m, const im_engine_options *o)
+{
+    im__kv_sizes sizes;
+    im__kv_needs needs = {.context = o->context,
+                          .chunk = o->chunk,
+                          .sequences = o->max_sequences,
+                          .tokens = o->kv_tokens,
+                          .cache_bytes = o->cache_ram};
+    im__kv_plan(&m->program, &needs, &sizes);
+    return sizes;
+}
+
 static im__backend_options backend_options(const im_model *m, const im_engine_options *o)
 {
+    im__kv_sizes sizes = kv_sizes(m, o);
     im__backend_options b = {.threads = o->threads, .cpu_level = o->cpu_level, .max_rows = (size_t)o->chunk + o->max_sequences};
     b.max_logit_rows =
         (size_t)IM__SCORE_ROWS + o->max_sequences - 1; /* one text is scored, or several in turn; the others decode */
-    im__kv_pages(&m->program, o->context, o->chunk, o->max_sequences, b.pages);
+    for (int k = 0; k < IM__POOLS; k++) b.pages[k] = im__kv_memory_pages(&m->program, &sizes, (im__pool_kind)k);
     return b;
 }
 
@@ -58,15 +72,18 @@ static size_t logits_bytes(const im_model *m, const im__backend_options *b)
 /* Of a token: a candidate, an edited logit, a mark. */
 #define VOCABULARY_BYTES (sizeof(im__candidate) + sizeof(float) + sizeof(uint32_t))
 
-static im_status plan_memory(const im_model *m, const im__backend_options *b, im_memory_plan *plan, im_error *err)
+static im_status plan_memory(const im_model *m, const im_engine_options *o, const im__backend_options *b, im_memory_plan *plan,
+                             im_error *err)
 {
     im__memory_plan backend;
+    im__kv_sizes sizes = kv_sizes(m, o);
     IM__TRY(im__backend_cpu_plan(&m->program, b, &backend, err));
     *plan = (im_memory_plan){.weights = backend.weights,
                              .kv = backend.kv,
                              .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * VOCABULARY_BYTES,
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
                              .available = im__machine_memory()};
+    if (o->cache_ram > 0) plan->workspace += im__prefix_bytes(&sizes, o->context);
     return IM_OK;
 }
 
@@ -76,7 +93,7 @@ im_status im_engine_plan(const im_model *m, const im_engine_options *options, im
     if (m == NULL || plan == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
     IM__TRY(settle(m, options, &o, err));
     im__backend_options b = backend_options(m, &o);
-    return plan_memory(m, &b, plan, err);
+    return plan_memory(m, &o, &b, plan, err);
 }
 
 static im_status refuse_what_does_not_fit(const im_memory_plan *plan, im_error *err)
@@ -131,10 +148,12 @@ static im_status open_engine(im_engine *e, const im_engine_options *options, im_
     im__backend_options b = backend_options(e->model, &e->options);
     b.progress = e->options.progress;
     b.progress_user = e->options.progress_user;
-    IM__TRY(plan_memory(e->model, &b, &e->info.memory, err));
+    IM__TRY(plan_memory(e->model, &e->options, &b, &e->info.memory, err));
     IM__TRY(refuse_what_does_not_fit(&e->info.memory, err));
     IM__TRY(im__backend_cpu_open(&e->backend, &e->model->program, &b, err));
-    IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, b.pages, err));
+    e->sizes = kv_sizes(e->model, &e->options);
+    IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, &e->sizes, err));
+    if (e->options.cache_ram > 0) IM__TRY(im__prefix_new(&e->prefix, &e->kv, &e->sizes, err));
     IM__TRY(take_memory(e, &b, err));
     describe(e, started);
     IM__TRY(im__fingerprint(e, e->fingerprint, err));
@@ -200,6 +219,7 @@ void im_engine_close(im_engine *e)
     if (e == NULL) return;
     if (e->thread_started) stop_thread(e);
     if (e->backend != NULL) e->backend->close(e->backend);
+    im__prefix_free(e->prefix);
     im__kv_free(&e->kv);
     im__aligned_free(e->logits, e->logits_bytes);
     im__free(e->row);

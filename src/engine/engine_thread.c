@@ -16,12 +16,17 @@ static void leave(im_engine *e, im_request *r)
     while (*at != r) at = &(*at)->next;
     *at = r->next;
     e->running_count--;
+    e->pages_promised -= r->pages;
 }
 
 /* Ends a running request: its pages go back first, so that whoever waits finds the engine free. */
 static void retire(im_engine *e, im_request *r, im_status status, const im_error *error)
 {
-    if (r->seq_open) im__kv_seq_free(&e->kv, &r->seq);
+    if (r->seq_open) {
+        im__reuse_leave(r);
+        im__kv_seq_free(&e->kv, &r->seq);
+        im__count_pages(e);
+    }
     r->seq_open = false;
     pthread_mutex_lock(&e->lock);
     leave(e, r);
@@ -57,7 +62,7 @@ static void open_sequences(im_engine *e)
 /* ---- building a step --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct building {
-    size_t rows, members, logits, prompt_left; /* prompt rows that this step may still take */
+    size_t rows, members;
 } building;
 
 static void add_rows(im_engine *e, building *b, im_request *r, size_t n)
@@ -67,41 +72,26 @@ static void add_rows(im_engine *e, building *b, im_request *r, size_t n)
         bool wants = r->kind == IM__REQUEST_SCORE || first + i + 1 == r->known;
         e->row[b->rows++] = (im__row){
             .token = r->ids[first + i], .position = (int32_t)(first + i), .seq = (uint32_t)b->members, .wants_logits = wants};
-        b->logits += wants;
     }
     for (int k = 0; k < IM__POOLS; k++) e->tables[b->members].pages[k] = r->seq.table[k];
     e->member[b->members++] = r;
-    r->in_step = n;
-}
-
-/* Rows that a request takes part with: one when it decodes, a piece of its prompt otherwise; 0: not in this step. A text that is scored leaves a row of
- * logits to each request that is not placed yet. */
-static size_t rows_for(const im_engine *e, const building *b, const im_request *r)
-{
-    size_t pending = r->known - r->seq.length, behind = e->running_count - b->members - 1;
-    size_t room = e->max_logit_rows - b->logits - behind;
-    if (pending == 1) return 1;
-    size_t n = pending < b->prompt_left ? pending : b->prompt_left;
-    return r->kind == IM__REQUEST_SCORE && n > room ? room : n;
 }
 
 static building build(im_engine *e)
 {
-    building b = {.prompt_left = e->options.chunk};
+    building b = {0};
     for (im_request *r = e->running, *next; r != NULL; r = next) {
         next = r->next;
-        size_t n = rows_for(e, &b, r);
-        r->in_step = 0;
-        if (n == 0) continue;
-        if (!im__kv_reserve(&e->kv, &r->seq, (uint32_t)n)) {
+        if (r->in_step == 0) continue;
+        if (im__kv_reserve(&e->kv, &r->seq, (uint32_t)r->in_step)) {
+            add_rows(e, &b, r, r->in_step);
+        } else {
             im_error error;
             im__fail(&error, IM_ERR_INTERNAL, "the KV cache is exhausted although it was planned for");
             retire(e, r, IM_ERR_INTERNAL, &error);
-            continue;
         }
-        if (r->known - r->seq.length > 1) b.prompt_left -= n;
-        add_rows(e, &b, r, n);
     }
+    im__count_pages(e);
     return b;
 }
 
@@ -121,7 +111,10 @@ static void take(im_engine *e, im_request *r, const float *logits, size_t first)
         if (r->status == IM_OK && r->seq.length < r->known) return;
     } else {
         if (logit_rows(r, first) == 0) return;
-        if (r->prompt_done == 0) r->prompt_done = im__now_ms();
+        if (r->prompt_done == 0) {
+            r->prompt_done = im__now_ms();
+            im__reuse_end_of_prompt(r);
+        }
         im__request_take_logits(r, logits);
         if (r->status == IM_OK && r->stop_reason == IM_STOP_NONE) return;
     }
@@ -140,6 +133,7 @@ static void deliver(im_engine *e, const building *b)
     for (size_t m = 0; m < b->members; m++) {
         im_request *r = e->member[m];
         size_t first = r->seq.length, n = logit_rows(r, first);
+        im__reuse_give(r);
         im__kv_advance(&e->kv, &r->seq, (uint32_t)r->in_step);
         count_prompt(e, r, first);
         if (!atomic_load(&r->cancelled)) { /* who has cancelled hears no more of it */
@@ -155,7 +149,7 @@ static void fail_all(im_engine *e, const building *b, im_status status, const im
     for (size_t m = 0; m < b->members; m++) retire(e, e->member[m], status, error);
 }
 
-static im_status compute(im_engine *e, const im__step *step, im_error *err)
+static im_status compute(im_engine *e, const im__step *step, size_t prompt_rows, im_error *err)
 {
     double began = im__now_ms();
     atomic_store(&e->counters.step_began, began);
@@ -164,14 +158,19 @@ static im_status compute(im_engine *e, const im__step *step, im_error *err)
     atomic_store(&e->counters.step_began, 0);
     if (took > atomic_load(&e->counters.longest_step)) atomic_store(&e->counters.longest_step, took);
     atomic_fetch_add_explicit(&e->counters.steps, 1, memory_order_relaxed);
+    if (status == IM_OK) im__pace_note(&e->pace, step->rows - prompt_rows, prompt_rows, took);
     return status;
 }
 
 static void run_step(im_engine *e)
 {
     im_error error = {IM_OK, ""};
+    im__schedule(e);
     building b = build(e);
     if (b.rows == 0) return;
+    size_t prompt_rows = 0;
+    for (size_t i = 0; i < b.members; i++)
+        if (e->member[i]->in_step > 1) prompt_rows += e->member[i]->in_step;
     im__step step = {.row = e->row,
                      .rows = b.rows,
                      .seq = e->tables,
@@ -179,7 +178,7 @@ static void run_step(im_engine *e)
                      .logits = e->logits,
                      /* one request alone may stop in the middle of a step; with others beside it, it leaves after the step */
                      .cancel = b.members == 1 ? &e->member[0]->cancelled : &e->abandon};
-    im_status status = compute(e, &step, &error);
+    im_status status = compute(e, &step, prompt_rows, &error);
     if (status == IM_OK)
         deliver(e, &b);
     else

@@ -14,6 +14,8 @@
 
 #include "base/mem.h"
 #include "engine/kv.h"
+#include "engine/pace.h"
+#include "engine/prefix.h"
 #include "engine/sampler.h"
 #include "model/model.h"
 
@@ -50,6 +52,15 @@ struct im_request {
     im__kv_seq seq;
     bool seq_open;
     size_t in_step; /* rows of this request in the present step */
+    size_t pages;   /* that it may come to hold: what it is admitted by */
+
+    /* the prefix cache */
+    im__page_name *name; /* of the full pages of ids; NULL: neither uses nor feeds the cache */
+    size_t names;
+    size_t cached;      /* prompt tokens found in the cache */
+    im_cache_miss miss; /* why not more */
+    size_t branch;      /* positions known to the cache when the request began, though it could not take them all */
+    bool looked;
 
     im_sampling sampling;
     im_logit_bias *bias; /* what sampling.bias points to */
@@ -81,7 +92,6 @@ struct im_request {
 
     double submitted, started, prompt_done, first, last;
     double deadline; /* 0: none */
-    size_t cached;   /* prompt tokens found in the cache */
     im_stop_reason stop_reason;
     atomic_bool cancelled;
     im_status status;
@@ -103,13 +113,18 @@ typedef struct im__counters {
     atomic_uint_least64_t submitted, finished, cancelled, timed_out, failed;
     atomic_uint_least64_t prompt_tokens, cached_tokens, generated_tokens, steps;
     _Atomic double step_began, longest_step; /* milliseconds; 0: no step is running */
+    atomic_uint_least64_t hits, misses[IM_MISS_KINDS];
+    atomic_uint_least64_t pages_held, pages_kept; /* of the full pool: by requests, by the cache alone */
 } im__counters;
 
 struct im_engine {
     atomic_int users; /* the opener and every request */
     im_model *model;
     im__backend *backend;
+    im__kv_sizes sizes;
     im__kv kv;
+    im__prefix *prefix; /* NULL: no cache */
+    im__pace pace;
     im_engine_options options; /* with every default filled in */
     im_engine_info info;
     char *kernels;
@@ -124,6 +139,7 @@ struct im_engine {
     im__turns turns;
     im_request *running; /* owned by the engine's thread; read by others only under the lock */
     size_t running_count;
+    size_t pages_promised; /* to the running ones */
     bool closing;
     atomic_bool abandon; /* closing: the present step need not be finished */
 
@@ -159,6 +175,18 @@ im_request *im__queue_take_over(im_engine *e, bool all);
 /* Requests that wait although the engine will look at its queue: those that find no room. */
 size_t im__queue_waiting(const im_engine *e);
 
+/* scheduler.c: settles in_step of every running request. */
+void im__schedule(im_engine *e);
+/* Hands the counts of pages to im_engine_get_stats. */
+void im__count_pages(im_engine *e);
+
+/* reuse.c: what a request takes from the prefix cache and gives to it. Each call does nothing for a request that keeps out of it. */
+void im__reuse_take(im_request *r);                            /* before it is scheduled */
+bool im__reuse_waits(const im_engine *e, const im_request *r); /* is another request computing the next page of its prompt? */
+void im__reuse_give(im_request *r);                            /* after its rows were computed, before they count */
+void im__reuse_end_of_prompt(im_request *r);                   /* its prompt is done */
+void im__reuse_leave(im_request *r);                           /* it ends, its pages are still there */
+
 /* generate.c, called on the engine's thread */
 /* One generated token. What ends the request is left in its status and stop_reason. */
 void im__request_take_logits(im_request *r, const float *logits);
@@ -175,7 +203,12 @@ void im__request_end(im_request *r, im_status status, const im_error *error);
 im_status im__request_new(im_engine *e, const im_request_options *o, im_request **out, im_error *err);
 void im__request_destroy(im_request *r); /* of a request that is not queued, or finished */
 im_status im__request_queue(im_request *r, im_error *err);
+/* Pages for all positions that it may come to hold. IM_ERR_MEMORY when the engine has not as many. */
+im_status im__request_count_pages(im_request *r, im_error *err);
 im_status im__request_check_ids(const im_engine *e, const char *what, const int32_t *ids, size_t n, im_error *err);
+
+/* stats.c: one line for the program that asked for it. */
+void im__log(const im_engine *e, im_log_level level, const char *format, ...) IM__PRINTF(3, 4);
 
 /* fingerprint.c: identity of what computes, "im-" and 16 hexadecimal digits. Weights are sampled: some bytes of each tensor. */
 im_status im__fingerprint(const im_engine *e, char out[20], im_error *err);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/kv.h"
 
+#define USUAL_TOKENS 4096 /* of a conversation that is worth keeping */
+
 static size_t pages_for(uint64_t positions) { return (size_t)((positions + IM__PAGE - 1) / IM__PAGE); }
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 static uint32_t widest_window(const im__program *p)
 {
@@ -11,33 +15,67 @@ static uint32_t widest_window(const im__program *p)
     return widest;
 }
 
-void im__kv_pages(const im__program *p, uint32_t context, uint32_t chunk, uint32_t sequences, size_t pages[IM__POOLS])
+size_t im__kv_seq_pages(uint64_t positions) { return pages_for(positions); }
+
+/* Memory of the cache for each pool, in the proportion in which a usual conversation needs them: all its pages of layers that see everything, and those of the
+ * window at two points, the end and the turn before. */
+static void plan_cache(const im__program *p, const im__kv_needs *n, im__kv_sizes *s)
 {
-    size_t whole = pages_for(context), window = pages_for((uint64_t)widest_window(p) + chunk) + 1;
-    if (window > whole) window = whole;
-    pages[IM__POOL_FULL] = im__kv_page_bytes(p, IM__POOL_FULL) > 0 ? whole * sequences : 0;
-    pages[IM__POOL_WINDOW] = im__kv_page_bytes(p, IM__POOL_WINDOW) > 0 ? window * sequences : 0;
+    size_t full = im__kv_page_bytes(p, IM__POOL_FULL), window = im__kv_page_bytes(p, IM__POOL_WINDOW);
+    size_t usual = pages_for(n->context < USUAL_TOKENS ? n->context : USUAL_TOKENS);
+    size_t in_windows = least(usual, 2 * (pages_for(widest_window(p)) + 1));
+    double full_weight = (double)full * (double)usual, window_weight = (double)window * (double)in_windows;
+    uint64_t window_bytes =
+        full_weight + window_weight > 0 ? (uint64_t)((double)n->cache_bytes * (window_weight / (full_weight + window_weight))) : 0;
+    if (window > 0) s->cached[IM__POOL_WINDOW] = (size_t)(window_bytes / window);
+    if (full > 0) s->cached[IM__POOL_FULL] = (size_t)((n->cache_bytes - window_bytes) / full);
+    if (full == 0) s->cached[IM__POOL_FULL] = s->cached[IM__POOL_WINDOW];
 }
 
-im_status im__kv_new(im__kv *kv, const im__program *p, uint32_t context, const size_t pages[IM__POOLS], im_error *err)
+void im__kv_plan(const im__program *p, const im__kv_needs *n, im__kv_sizes *s)
+{
+    *s = (im__kv_sizes){{0}, {0}};
+    size_t whole = pages_for(n->context), window = least(whole, pages_for((uint64_t)widest_window(p) + n->chunk) + 1);
+    size_t all = whole * n->sequences;
+    if (n->tokens > 0) all = least(all, pages_for(n->tokens));
+    s->running[IM__POOL_FULL] = all;
+    if (im__kv_page_bytes(p, IM__POOL_WINDOW) > 0) s->running[IM__POOL_WINDOW] = least(all, window * n->sequences);
+    if (n->cache_bytes > 0) plan_cache(p, n, s);
+}
+
+size_t im__kv_memory_pages(const im__program *p, const im__kv_sizes *s, im__pool_kind pool)
+{
+    return im__kv_page_bytes(p, pool) > 0 ? s->running[pool] + s->cached[pool] : 0;
+}
+
+static im_status new_pool(im__kv_pool *pool, size_t pages, im_error *err)
+{
+    pool->free = im__calloc(pages, sizeof *pool->free);
+    pool->holders = im__calloc(pages, sizeof *pool->holders);
+    if (pool->free == NULL || pool->holders == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    pool->pages = pool->free_count = pages;
+    for (size_t i = 0; i < pages; i++) pool->free[i] = (int32_t)(pages - 1 - i);
+    return IM_OK;
+}
+
+im_status im__kv_new(im__kv *kv, const im__program *p, uint32_t context, const im__kv_sizes *sizes, im_error *err)
 {
     *kv = (im__kv){.context = context, .window = widest_window(p)};
     for (int k = 0; k < IM__POOLS; k++) {
-        im__kv_pool *pool = &kv->pool[k];
-        pool->free = im__calloc(pages[k], sizeof *pool->free);
-        if (pool->free == NULL) {
-            im__kv_free(kv);
-            return im__fail(err, IM_ERR_MEMORY, "out of memory");
-        }
-        pool->pages = pool->free_count = pages[k];
-        for (size_t i = 0; i < pages[k]; i++) pool->free[i] = (int32_t)(pages[k] - 1 - i);
+        im_status status = new_pool(&kv->pool[k], sizes->running[k] + sizes->cached[k], err);
+        if (status == IM_OK) continue;
+        im__kv_free(kv);
+        return status;
     }
     return IM_OK;
 }
 
 void im__kv_free(im__kv *kv)
 {
-    for (int k = 0; k < IM__POOLS; k++) im__free(kv->pool[k].free);
+    for (int k = 0; k < IM__POOLS; k++) {
+        im__free(kv->pool[k].free);
+        im__free(kv->pool[k].holders);
+    }
     *kv = (im__kv){0};
 }
 
@@ -56,17 +94,24 @@ im_status im__kv_seq_new(im__kv_seq *s, const im__kv *kv, im_error *err)
     return IM_OK;
 }
 
-static void give_back(im__kv_pool *pool, int32_t *entry)
+void im__kv_give_back(im__kv *kv, im__pool_kind k, int32_t page) { kv->pool[k].free[kv->pool[k].free_count++] = page; }
+
+void im__kv_hold(im__kv *kv, im__pool_kind k, int32_t page) { kv->pool[k].holders[page]++; }
+
+void im__kv_let_go(im__kv *kv, im__pool_kind k, int32_t *entry)
 {
-    if (*entry < 0) return;
-    pool->free[pool->free_count++] = *entry;
+    int32_t page = *entry;
+    if (page < 0) return;
     *entry = -1;
+    if (--kv->pool[k].holders[page] > 0) return;
+    if (kv->keep == NULL || !kv->keep(kv->keeper, k, page)) im__kv_give_back(kv, k, page);
 }
 
+/* Pages of the window go first: whoever holds one holds the other page of these positions as well. */
 void im__kv_seq_free(im__kv *kv, im__kv_seq *s)
 {
-    for (int k = 0; k < IM__POOLS; k++) {
-        for (size_t i = 0; s->table[k] != NULL && i < s->entries; i++) give_back(&kv->pool[k], &s->table[k][i]);
+    for (int k = IM__POOLS; k-- > 0;) {
+        for (size_t i = s->entries; s->table[k] != NULL && i-- > 0;) im__kv_let_go(kv, (im__pool_kind)k, &s->table[k][i]);
         im__free(s->table[k]);
     }
     *s = (im__kv_seq){0};
@@ -82,16 +127,21 @@ bool im__kv_reserve(im__kv *kv, im__kv_seq *s, uint32_t more)
             if (s->table[k][i] >= 0) continue;
             if (pool->free_count == 0) return false;
             s->table[k][i] = pool->free[--pool->free_count];
+            im__kv_hold(kv, (im__pool_kind)k, s->table[k][i]);
         }
     }
     return true;
+}
+
+size_t im__kv_window_first(const im__kv *kv, uint32_t length)
+{
+    return (uint64_t)length + 1 > kv->window ? (size_t)((length + 1 - kv->window) / IM__PAGE) : 0;
 }
 
 void im__kv_advance(im__kv *kv, im__kv_seq *s, uint32_t more)
 {
     s->length += more;
     if (kv->pool[IM__POOL_WINDOW].pages == 0) return;
-    /* The next row, at position `length`, sees positions above length - window. */
-    while ((s->window_first + 1) * IM__PAGE + kv->window <= (uint64_t)s->length + 1)
-        give_back(&kv->pool[IM__POOL_WINDOW], &s->table[IM__POOL_WINDOW][s->window_first++]);
+    for (size_t first = im__kv_window_first(kv, s->length); s->window_first < first; s->window_first++)
+        im__kv_let_go(kv, IM__POOL_WINDOW, &s->table[IM__POOL_WINDOW][s->window_first]);
 }

@@ -44,14 +44,23 @@ static im_request **next_in_turn(im_engine *e)
     return best;
 }
 
+static bool has_room(const im_engine *e, size_t running, size_t promised, const im_request *r)
+{
+    return running < e->options.max_sequences && promised + r->pages <= e->sizes.running[IM__POOL_FULL];
+}
+
+/* Nobody overtakes a large request that waits for pages, or it might wait for ever. */
 void im__queue_admit(im_engine *e)
 {
-    while (e->queue != NULL && e->running_count < e->options.max_sequences) {
-        im_request *r = take(e, next_in_turn(e));
+    while (e->queue != NULL) {
+        im_request **next = next_in_turn(e), *r = *next;
+        if (!has_room(e, e->running_count, e->pages_promised, r)) return;
+        take(e, next);
         e->turns.now = turn_of(e, r);
         e->turns.next[entry(r)] = e->turns.now + 1;
         im__request_append(&e->running, r);
         e->running_count++;
+        e->pages_promised += r->pages;
         r->started = im__now_ms();
     }
 }
@@ -74,6 +83,14 @@ im_request *im__queue_take_over(im_engine *e, bool all)
 
 size_t im__queue_waiting(const im_engine *e)
 {
-    size_t room = e->options.max_sequences - e->running_count;
-    return e->queue_length > room ? e->queue_length - room : 0;
+    size_t running = e->running_count, promised = e->pages_promised, waiting = 0;
+    for (const im_request *r = e->queue; r != NULL; r = r->next) {
+        if (waiting > 0 || !has_room(e, running, promised, r)) {
+            waiting++;
+        } else {
+            running++;
+            promised += r->pages;
+        }
+    }
+    return waiting;
 }

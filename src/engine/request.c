@@ -105,13 +105,36 @@ static bool copy_options(im_request *r, const im_request_options *o)
     return true;
 }
 
+/* The cache is of no use for scores, which need the logits of every position. */
+static bool make_names(im_request *r)
+{
+    if (r->no_cache || r->engine->prefix == NULL) return true;
+    r->name = im__calloc(r->capacity / IM__PAGE + 1, sizeof *r->name);
+    if (r->name == NULL) return false;
+    r->names = r->prompt / IM__PAGE;
+    im__page_names(r->ids, 0, r->names, r->name);
+    return true;
+}
+
+im_status im__request_count_pages(im_request *r, im_error *err)
+{
+    /* the last token of an answer is never read again */
+    size_t positions = r->kind == IM__REQUEST_SCORE ? r->prompt : r->capacity - 1;
+    size_t have = r->engine->sizes.running[IM__POOL_FULL], together = 1 + r->companions;
+    r->pages = im__kv_seq_pages(positions);
+    if (r->pages * together <= have) return IM_OK;
+    return im__fail(err, IM_ERR_MEMORY,
+                    "the prompt of %zu tokens and an answer of up to %zu need %zu KV pages of %d positions, but the engine has %zu",
+                    r->prompt, r->capacity - r->prompt, r->pages * together, IM__PAGE, have);
+}
+
 im_status im__request_new(im_engine *e, const im_request_options *o, im_request **out, im_error *err)
 {
     im_request *r = im__calloc(1, sizeof *r);
     if (r == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
     r->engine = e;
     atomic_fetch_add(&e->users, 1);
-    if (!copy_options(r, o)) {
+    if (!copy_options(r, o) || !make_names(r)) {
         im__request_destroy(r);
         return im__fail(err, IM_ERR_MEMORY, "out of memory");
     }
@@ -132,6 +155,7 @@ void im__request_destroy(im_request *r)
     im__free(r->ids);
     im__free(r->forced);
     im__free(r->bias);
+    im__free(r->name);
     im__buf_free(&r->text);
     XXH3_freeState(r->hash);
     im__engine_release(r->engine);
@@ -140,7 +164,8 @@ void im__request_destroy(im_request *r)
 
 /* ---- neighbours: other sequences in the same steps, for proofs ------------------------------------------------------------------------- */
 
-/* Prompt lengths and ids of a companion come from the sampler's generator, so that a run can be repeated. */
+/* Prompt lengths and ids of a companion come from the sampler's generator, so that a run can be repeated. It lasts as long as the request at least: as many tokens
+ * as that has steps at most. */
 static im_status add_companion(im_request *r, int index, im_error *err)
 {
     im_engine *e = r->engine;
@@ -152,11 +177,12 @@ static im_status add_companion(im_request *r, int index, im_error *err)
     im_request_options_defaults(&o);
     o.prompt = prompt;
     o.prompt_len = n;
-    o.max_tokens = e->options.context;
-    o.ignore_eos = true;
+    o.max_tokens = (uint32_t)(r->capacity < n ? 1 : r->capacity);
+    o.ignore_eos = o.no_cache = true;
     IM__TRY(im__request_new(e, &o, &r->companion[r->companions], err));
-    r->companion[r->companions++]->is_companion = true;
-    return IM_OK;
+    im_request *companion = r->companion[r->companions++];
+    companion->is_companion = true;
+    return im__request_count_pages(companion, err);
 }
 
 static im_status add_companions(im_request *r, int n, im_error *err)
@@ -239,6 +265,7 @@ static im_status submit(im_engine *e, const im_request_options *o, im_request **
     IM__TRY(check(e, o, err));
     IM__TRY(im__request_new(e, o, &r, err));
     im_status status = add_companions(r, o->neighbours, err);
+    if (status == IM_OK) status = im__request_count_pages(r, err);
     if (status == IM_OK) status = im__request_queue(r, err);
     if (status == IM_OK)
         *out = r;

@@ -42,6 +42,7 @@ im_status im_engine_score(im_engine *e, const int32_t *ids, size_t count, float 
     o.prompt = ids;
     o.prompt_len = count;
     o.max_tokens = 1;
+    o.no_cache = true;
     IM__TRY(im__request_check_ids(e, "text", ids, count, err));
     IM__TRY(im__request_new(e, &o, &r, err));
     r->kind = IM__REQUEST_SCORE;
@@ -50,7 +51,8 @@ im_status im_engine_score(im_engine *e, const int32_t *ids, size_t count, float 
     r->top1_logprob = top1_logprob;
     r->on_score = progress;
     r->user = user;
-    im_status status = im__request_queue(r, err);
+    im_status status = im__request_count_pages(r, err);
+    if (status == IM_OK) status = im__request_queue(r, err);
     if (status != IM_OK) {
         im__request_destroy(r);
         return status;

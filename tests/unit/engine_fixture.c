@@ -4,7 +4,10 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -25,6 +28,30 @@ im_engine_options sized(int threads, uint32_t chunk, uint32_t context, uint32_t 
     o.context = context;
     o.max_sequences = sequences;
     return o;
+}
+
+static void unpack(char *bytes, size_t room, size_t *n)
+{
+    FILE *tar = popen("tar -xJOf " IM_TEST_DATA "/zoo/arch.tar.xz arch-gemma2.gguf", "r");
+    assert_non_null(tar);
+    *n = fread(bytes, 1, room, tar);
+    assert_int_equal(pclose(tar), 0);
+}
+
+void make_windowed_model(char *path, uint32_t window)
+{
+    static const char key[] = "gemma2.attention.sliding_window";
+    size_t room = 8 << 20, n;
+    char *bytes = malloc(room);
+    unpack(bytes, room, &n);
+    char *at = memmem(bytes, n, key, sizeof key - 1);
+    assert_non_null(at);
+    memcpy(at + sizeof key - 1 + 4, &window, 4); /* behind the name of the type */
+    strcpy(path, "/tmp/ironmule-windowed-XXXXXX");
+    int file = mkstemp(path);
+    assert_true(file >= 0 && write(file, bytes, n) == (ssize_t)n);
+    close(file);
+    free(bytes);
 }
 
 im_engine *open_tiny(const im_engine_options *options)

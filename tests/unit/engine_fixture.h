@@ -12,6 +12,9 @@
 /* n ids of a fixed stream, all below `vocabulary`. */
 void make_prompt(int32_t *ids, size_t n, uint32_t seed, uint32_t vocabulary);
 
+/* Writes a small Gemma 2 with every second layer seeing only the last `window` positions, context 512, vocabulary 397; the caller unlinks it. `path`: room for 64 bytes. */
+void make_windowed_model(char *path, uint32_t window);
+
 /* Opens an engine on the small model with these options; fails the test when it cannot. */
 im_engine *open_tiny(const im_engine_options *options);
 

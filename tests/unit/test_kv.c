@@ -28,6 +28,7 @@ typedef struct world {
     bool open[SEQUENCES];
     uint32_t context, chunk;
     size_t pages[IM__POOLS];
+    im__kv_sizes sizes;
 } world;
 
 /* Layers: one that sees everything, one with a window, one with half of it; window 0: none with one. */
@@ -38,8 +39,9 @@ static void begin(world *w, uint32_t context, uint32_t chunk, uint32_t window)
     w->layer[1] = (im__kv_layer){.kv_heads = 2, .head_dim = 8, .window = window};
     w->layer[2] = (im__kv_layer){.kv_heads = 2, .head_dim = 8, .window = (window + 1) / 2};
     w->p = (im__program){.kv = w->layer, .kv_count = 3};
-    im__kv_pages(&w->p, context, chunk, SEQUENCES, w->pages);
-    assert_int_equal(im__kv_new(&w->kv, &w->p, context, w->pages, NULL), IM_OK);
+    im__kv_plan(&w->p, &(im__kv_needs){.context = context, .chunk = chunk, .sequences = SEQUENCES}, &w->sizes);
+    for (int k = 0; k < IM__POOLS; k++) w->pages[k] = im__kv_memory_pages(&w->p, &w->sizes, (im__pool_kind)k);
+    assert_int_equal(im__kv_new(&w->kv, &w->p, context, &w->sizes, NULL), IM_OK);
 }
 
 static void end(world *w)
@@ -181,15 +183,44 @@ static void memory_may_run_out(void **state)
     world w;
     im_error err;
     begin(&w, 1000, 64, 100);
-    for (long n = 1; n <= 2; n++) {
+    for (long n = 1; n <= 4; n++) {
         im__kv kv;
         im__alloc_fail_after(n);
-        assert_int_equal(im__kv_new(&kv, &w.p, 1000, w.pages, &err), IM_ERR_MEMORY);
+        assert_int_equal(im__kv_new(&kv, &w.p, 1000, &w.sizes, &err), IM_ERR_MEMORY);
+    }
+    for (long n = 1; n <= 2; n++) {
         im__alloc_fail_after(n);
         assert_int_equal(im__kv_seq_new(&w.seq[0], &w.kv, &err), IM_ERR_MEMORY);
-        im__alloc_fail_after(0);
     }
+    im__alloc_fail_after(0);
     end(&w);
+}
+
+static void check_sizes(im__kv_needs n, size_t full, size_t window, size_t cached_full, size_t cached_window)
+{
+    world w;
+    im__kv_sizes s;
+    begin(&w, 4096, 64, 100); /* pages of 2 KiB (full), 2 x 4 KiB (window) */
+    assert_int_equal(im__kv_page_bytes(&w.p, IM__POOL_FULL), 2048);
+    assert_int_equal(im__kv_page_bytes(&w.p, IM__POOL_WINDOW), 8192);
+    im__kv_plan(&w.p, &n, &s);
+    assert_int_equal(s.running[IM__POOL_FULL], full);
+    assert_int_equal(s.running[IM__POOL_WINDOW], window);
+    assert_int_equal(s.cached[IM__POOL_FULL], cached_full);
+    assert_int_equal(s.cached[IM__POOL_WINDOW], cached_window);
+    end(&w);
+}
+
+static void pools_are_as_large_as_needed(void **state)
+{
+    (void)state;
+    check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4}, 256, 16, 0, 0);
+    check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4, .tokens = 6401}, 101, 16, 0, 0);
+    check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4, .tokens = 600}, 10, 10, 0, 0);
+    check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4, .tokens = 1u << 30}, 256, 16, 0, 0);
+    /* 64 pages of 2 KiB and 6 of 8 KiB for each conversation: 11 of the one kind for one of the other */
+    check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4, .cache_bytes = (1760 << 10) + 1000}, 256, 16, 640, 60);
+    check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4, .cache_bytes = 1000}, 256, 16, 0, 0);
 }
 
 int main(void)
@@ -199,6 +230,7 @@ int main(void)
         cmocka_unit_test(windows_give_pages_back),
         cmocka_unit_test(more_than_there_is),
         cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(pools_are_as_large_as_needed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/prefix.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+enum { NONE = -1, REMEMBERED = 4096 };
+
+/* Pages in the order of their last use, the latest first. */
+typedef struct list {
+    int32_t first, last;
+    size_t count;
+} list;
+
+typedef struct link {
+    int32_t before, after;
+} link;
+
+/* Indexed by page of the full pool. */
+typedef struct node {
+    im__page_name name;
+    link link;      /* in `idle`, while nobody holds it */
+    int32_t parent; /* NONE: the first page of a text */
+    int32_t next;   /* with the same hash */
+    int32_t window; /* page of the window pool, or NONE */
+    uint32_t children;
+    bool named;
+    int32_t ids[IM__PAGE];
+} node;
+
+/* Indexed by page of the window pool. */
+typedef struct window_page {
+    link link;    /* in a list of idle ones, while nobody holds it */
+    int32_t node; /* NONE: without a name */
+    bool end_of_turn;
+} window_page;
+
+struct im__prefix {
+    im__kv *kv;
+    size_t most[IM__POOLS]; /* pages that nobody holds */
+    node *node;
+    window_page *window;
+    int32_t *bucket; /* [buckets] a power of two */
+    size_t buckets;
+    list idle, idle_window[2];    /* of windows: usual ones, ends of turns */
+    int32_t *path;                /* [pages of the context] */
+    uint64_t evicted[REMEMBERED]; /* parts of names of pages that are gone */
+};
+
+/* ---- names ------------------------------------------------------------------------------------------------------------------------------ */
+
+void im__page_names(const int32_t *ids, size_t begin, size_t end, im__page_name *name)
+{
+    struct {
+        im__page_name before;
+        int32_t ids[IM__PAGE];
+    } text = {.before = begin > 0 ? name[begin - 1] : (im__page_name){0, 0}};
+    for (size_t i = begin; i < end; i++) {
+        memcpy(text.ids, ids + i * IM__PAGE, sizeof text.ids);
+        XXH128_hash_t h = XXH3_128bits(&text, sizeof text);
+        text.before = name[i] = (im__page_name){h.low64, h.high64};
+    }
+}
+
+static int32_t *bucket_of(const im__prefix *c, const im__page_name *name) { return &c->bucket[name->low & (c->buckets - 1)]; }
+
+static int32_t find(const im__prefix *c, int32_t parent, const int32_t *ids, const im__page_name *name)
+{
+    for (int32_t at = *bucket_of(c, name); at != NONE; at = c->node[at].next) {
+        const node *n = &c->node[at];
+        if (n->name.low == name->low && n->name.high == name->high && n->parent == parent &&
+            memcmp(n->ids, ids, sizeof n->ids) == 0)
+            return at;
+    }
+    return NONE;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------------------------------------------ */
+
+static link *link_of(im__prefix *c, im__pool_kind k, int32_t page)
+{
+    return k == IM__POOL_FULL ? &c->node[page].link : &c->window[page].link;
+}
+
+static void list_push(im__prefix *c, list *l, im__pool_kind k, int32_t page)
+{
+    *link_of(c, k, page) = (link){.before = NONE, .after = l->first};
+    if (l->first != NONE) link_of(c, k, l->first)->before = page;
+    l->first = page;
+    if (l->last == NONE) l->last = page;
+    l->count++;
+}
+
+static void list_remove(im__prefix *c, list *l, im__pool_kind k, int32_t page)
+{
+    link at = *link_of(c, k, page);
+    *(at.before == NONE ? &l->first : &link_of(c, k, at.before)->after) = at.after;
+    *(at.after == NONE ? &l->last : &link_of(c, k, at.after)->before) = at.before;
+    l->count--;
+}
+
+static list *idle_of(im__prefix *c, im__pool_kind k, int32_t page)
+{
+    return k == IM__POOL_FULL ? &c->idle : &c->idle_window[c->window[page].end_of_turn];
+}
+
+/* ---- what goes -------------------------------------------------------------------------------------------------------------------------- */
+
+static void forget_window(im__prefix *c, int32_t page)
+{
+    list_remove(c, idle_of(c, IM__POOL_WINDOW, page), IM__POOL_WINDOW, page);
+    c->node[c->window[page].node].window = NONE;
+    c->window[page].node = NONE;
+    im__kv_give_back(c->kv, IM__POOL_WINDOW, page);
+}
+
+static void forget(im__prefix *c, int32_t page)
+{
+    node *n = &c->node[page];
+    int32_t *at = bucket_of(c, &n->name);
+    while (*at != page) at = &c->node[*at].next;
+    *at = n->next;
+    if (n->window != NONE) forget_window(c, n->window);
+    if (n->parent != NONE) c->node[n->parent].children--;
+    c->evicted[n->name.low % REMEMBERED] = n->name.high;
+    n->named = false;
+    list_remove(c, &c->idle, IM__POOL_FULL, page);
+    im__kv_give_back(c->kv, IM__POOL_FULL, page);
+}
+
+static void make_room(im__prefix *c)
+{
+    while (c->idle.count > c->most[IM__POOL_FULL]) forget(c, c->idle.last);
+    while (c->idle_window[0].count + c->idle_window[1].count > c->most[IM__POOL_WINDOW])
+        forget_window(c, c->idle_window[c->idle_window[0].count == 0].last);
+}
+
+static bool keep(void *cache, im__pool_kind k, int32_t page)
+{
+    im__prefix *c = cache;
+    bool named = k == IM__POOL_FULL ? c->node[page].named : c->window[page].node != NONE;
+    if (!named) return false;
+    list_push(c, idle_of(c, k, page), k, page);
+    make_room(c);
+    return true;
+}
+
+/* ---- taking ----------------------------------------------------------------------------------------------------------------------------- */
+
+static void hold(im__prefix *c, im__pool_kind k, int32_t page, int32_t *entry)
+{
+    if (c->kv->pool[k].holders[page] == 0) list_remove(c, idle_of(c, k, page), k, page);
+    im__kv_hold(c->kv, k, page);
+    *entry = page;
+}
+
+/* Are the window pages that a row at page `end` sees to be had? */
+static bool window_is_whole(const im__prefix *c, const im__kv_seq *s, size_t end)
+{
+    for (size_t i = im__kv_window_first(c->kv, (uint32_t)(end * IM__PAGE)); i < end; i++)
+        if (i < s->named ? s->table[IM__POOL_WINDOW][i] < 0 : c->node[c->path[i]].window == NONE) return false;
+    return true;
+}
+
+static void take(im__prefix *c, im__kv_seq *s, size_t end)
+{
+    bool windows = c->kv->pool[IM__POOL_WINDOW].pages > 0;
+    size_t first = windows ? im__kv_window_first(c->kv, (uint32_t)(end * IM__PAGE)) : end;
+    for (size_t i = s->named; i < end; i++) {
+        hold(c, IM__POOL_FULL, c->path[i], &s->table[IM__POOL_FULL][i]);
+        if (i >= first) hold(c, IM__POOL_WINDOW, c->node[c->path[i]].window, &s->table[IM__POOL_WINDOW][i]);
+    }
+    s->named = end;
+    im__kv_advance(c->kv, s, (uint32_t)(end * IM__PAGE) - s->length);
+}
+
+static im_cache_miss why(const im__prefix *c, size_t pages, size_t taken, const im__page_name *name)
+{
+    if (pages > taken) return IM_MISS_WINDOW;
+    if (c->evicted[name[pages].low % REMEMBERED] == name[pages].high && name[pages].high != 0) return IM_MISS_EVICTED;
+    return pages > 0 ? IM_MISS_DIVERGED : IM_MISS_NEW;
+}
+
+im__prefix_found im__prefix_attach(im__prefix *c, im__kv_seq *s, const int32_t *ids, const im__page_name *name, size_t most)
+{
+    im__prefix_found found = {.pages = s->named};
+    for (int32_t at = s->named > 0 ? s->table[IM__POOL_FULL][s->named - 1] : NONE; found.pages < most; found.pages++) {
+        at = find(c, at, ids + found.pages * IM__PAGE, &name[found.pages]);
+        if (at == NONE) break;
+        c->path[found.pages] = at;
+    }
+    size_t end = found.pages;
+    while (c->kv->pool[IM__POOL_WINDOW].pages > 0 && end > s->named && !window_is_whole(c, s, end)) end--;
+    if (end > s->named) take(c, s, end);
+    found.taken = s->named;
+    if (found.taken < most) found.miss = why(c, found.pages, found.taken, name);
+    return found;
+}
+
+/* ---- giving names ----------------------------------------------------------------------------------------------------------------------- */
+
+static void make_node(im__prefix *c, int32_t page, int32_t parent, const int32_t *ids, const im__page_name *name)
+{
+    node *n = &c->node[page];
+    int32_t *bucket = bucket_of(c, name);
+    n->name = *name;
+    n->parent = parent;
+    n->next = *bucket;
+    n->window = NONE;
+    n->children = 0;
+    n->named = true;
+    memcpy(n->ids, ids, sizeof n->ids);
+    *bucket = page;
+    if (parent != NONE) c->node[parent].children++;
+}
+
+/* The sequence's entry becomes the known page; its own one, which has no name, becomes free. */
+static void exchange(im__prefix *c, im__pool_kind k, int32_t *entry, int32_t known)
+{
+    im__kv_let_go(c->kv, k, entry);
+    hold(c, k, known, entry);
+}
+
+static void name_window(im__prefix *c, int32_t page, int32_t *entry)
+{
+    node *n = &c->node[page];
+    if (*entry < 0) return;
+    if (n->window != NONE) {
+        exchange(c, IM__POOL_WINDOW, entry, n->window);
+    } else {
+        n->window = *entry;
+        c->window[*entry] = (window_page){.node = page};
+    }
+}
+
+void im__prefix_name(im__prefix *c, im__kv_seq *s, size_t full, const int32_t *ids, const im__page_name *name)
+{
+    for (; s->named < full; s->named++) {
+        size_t i = s->named;
+        int32_t *entry = &s->table[IM__POOL_FULL][i], parent = i > 0 ? s->table[IM__POOL_FULL][i - 1] : NONE;
+        int32_t known = find(c, parent, ids + i * IM__PAGE, &name[i]);
+        if (known == NONE)
+            make_node(c, *entry, parent, ids + i * IM__PAGE, &name[i]);
+        else
+            exchange(c, IM__POOL_FULL, entry, known);
+        name_window(c, *entry, &s->table[IM__POOL_WINDOW][i]);
+    }
+}
+
+void im__prefix_end_of_turn(im__prefix *c, const im__kv_seq *s, size_t boundary)
+{
+    size_t end = boundary / IM__PAGE;
+    if (c->kv->pool[IM__POOL_WINDOW].pages == 0 || end == 0) return;
+    size_t last =
+        (boundary - 1) / IM__PAGE * IM__PAGE; /* where the same prompt would go on from: its last token is computed again */
+    for (size_t i = im__kv_window_first(c->kv, (uint32_t)last); i < end; i++) {
+        int32_t page = c->node[s->table[IM__POOL_FULL][i]].window;
+        if (page == NONE) continue;
+        bool idle = c->kv->pool[IM__POOL_WINDOW].holders[page] == 0;
+        if (idle) list_remove(c, idle_of(c, IM__POOL_WINDOW, page), IM__POOL_WINDOW, page);
+        c->window[page].end_of_turn = true;
+        if (idle) list_push(c, idle_of(c, IM__POOL_WINDOW, page), IM__POOL_WINDOW, page);
+    }
+}
+
+size_t im__prefix_idle(const im__prefix *c) { return c->idle.count; }
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------------------- */
+
+static size_t buckets_for(size_t pages)
+{
+    size_t n = 16;
+    while (n < pages) n *= 2;
+    return n;
+}
+
+static size_t pool_pages(const im__kv_sizes *s, im__pool_kind k) { return s->running[k] + s->cached[k]; }
+
+size_t im__prefix_bytes(const im__kv_sizes *s, uint32_t context)
+{
+    size_t nodes = pool_pages(s, IM__POOL_FULL);
+    return sizeof(im__prefix) + nodes * sizeof(node) + buckets_for(nodes) * sizeof(int32_t) +
+           pool_pages(s, IM__POOL_WINDOW) * sizeof(window_page) + im__kv_seq_pages(context) * sizeof(int32_t);
+}
+
+static void clear(im__prefix *c)
+{
+    static const list empty = {.first = NONE, .last = NONE};
+    c->idle = c->idle_window[0] = c->idle_window[1] = empty;
+    for (size_t i = 0; i < c->buckets; i++) c->bucket[i] = NONE;
+    for (size_t i = 0; i < c->kv->pool[IM__POOL_WINDOW].pages; i++) c->window[i].node = NONE;
+}
+
+im_status im__prefix_new(im__prefix **out, im__kv *kv, const im__kv_sizes *sizes, im_error *err)
+{
+    im__prefix *c = im__calloc(1, sizeof *c);
+    if (c == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    c->kv = kv;
+    memcpy(c->most, sizes->cached, sizeof c->most);
+    c->buckets = buckets_for(kv->pool[IM__POOL_FULL].pages);
+    c->node = im__calloc(kv->pool[IM__POOL_FULL].pages, sizeof *c->node);
+    c->window = im__calloc(kv->pool[IM__POOL_WINDOW].pages, sizeof *c->window);
+    c->bucket = im__calloc(c->buckets, sizeof *c->bucket);
+    c->path = im__calloc(im__kv_seq_pages(kv->context), sizeof *c->path);
+    if (!c->node || !c->window || !c->bucket || !c->path) {
+        im__prefix_free(c);
+        return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    }
+    clear(c);
+    kv->keep = keep;
+    kv->keeper = c;
+    *out = c;
+    return IM_OK;
+}
+
+void im__prefix_free(im__prefix *c)
+{
+    if (c == NULL) return;
+    im__free(c->node);
+    im__free(c->window);
+    im__free(c->bucket);
+    im__free(c->path);
+    im__free(c);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The prefix cache: full KV pages under the name of the text that they end, so that a sequence with the same beginning takes them in place of computing them. The bits are
+ * those that it would have computed (docs/numerics.md), so nothing but time depends on it.
+ *
+ * How to use, on the engine's thread only:
+ *     im__page_names      names of the pages of a prompt, once
+ *     im__prefix_attach   before a sequence computes at a page boundary: takes what is there
+ *     im__prefix_name     after a step, before im__kv_advance: gives names to the pages that became full
+ *     im__prefix_end_of_turn   where a prompt or an answer ends: the window's pages there are worth keeping
+ *     im__kv_seq_free     as always: pages with a name stay behind
+ *
+ * A name is XXH3-128 over the name of the page before and the page's 64 ids. It only finds; what decides is the parent page and the ids themselves, page by page from the
+ * beginning, so no collision can give a wrong page.
+ *
+ * Invariants
+ *  1. A node is a page of the full pool with a name. Its parent is a node, or it is the first page of a text. Parents are never evicted before their children.
+ *  2. A sequence with `named` = n holds the nodes of its first n pages; its further pages have no name and no other holder.
+ *  3. A node may have a page of the window pool as well: the same positions of layers with a sliding window. Whoever holds that page holds the node.
+ *  4. Nodes without a holder are at most cached[FULL], pages of windows without one at most cached[WINDOW]: what is least recently used goes, leaves first. Using a
+ *     node is using all before it, later, so the least recently used one is a leaf.
+ *  5. Positions 0 .. L - 1 can be taken when all nodes up to L are there and the window pages of those that the row at L sees.
+ *  6. Window pages at ends of turns go after all others.
+ */
+#ifndef IRONMULE_ENGINE_PREFIX_H
+#define IRONMULE_ENGINE_PREFIX_H
+
+#include "engine/kv.h"
+
+#include <ironmule/ironmule.h>
+
+typedef struct im__page_name {
+    uint64_t low, high;
+} im__page_name;
+
+/* Names of the full pages begin .. end - 1 of a text; those before are in name[] already. */
+void im__page_names(const int32_t *ids, size_t begin, size_t end, im__page_name *name);
+
+typedef struct im__prefix im__prefix;
+
+/* Sets kv->keep. Takes all its memory now. */
+im_status im__prefix_new(im__prefix **out, im__kv *kv, const im__kv_sizes *sizes, im_error *err);
+void im__prefix_free(im__prefix *c); /* after the sequences, before the pools */
+/* Bytes of its bookkeeping. */
+size_t im__prefix_bytes(const im__kv_sizes *sizes, uint32_t context);
+
+/* What im__prefix_attach found. */
+typedef struct im__prefix_found {
+    size_t pages;       /* of this text, known when it looked, whether or not they could be taken */
+    size_t taken;       /* pages that the sequence has now, from the first one on */
+    im_cache_miss miss; /* when fewer than `most` were taken: why */
+} im__prefix_found;
+
+/* The sequence stands at a page boundary and has named all its pages: takes as many of the pages up to `most` as can be had. */
+im__prefix_found im__prefix_attach(im__prefix *c, im__kv_seq *s, const int32_t *ids, const im__page_name *name, size_t most);
+
+/* The first `full` pages of the sequence are computed: gives names to those that have none. One that is known already is given up for the known one. ids and names
+ * cover them. */
+void im__prefix_name(im__prefix *c, im__kv_seq *s, size_t full, const int32_t *ids, const im__page_name *name);
+
+/* The full pages of positions 0 .. boundary - 1 of the sequence are named: the window pages that a row there sees belong to the end of a turn. */
+void im__prefix_end_of_turn(im__prefix *c, const im__kv_seq *s, size_t boundary);
+
+/* Nodes that no sequence holds. */
+size_t im__prefix_idle(const im__prefix *c);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who takes part in the next step with how many rows. Every request that waits for its next token has its row. Prompts share what room is left: most of it goes to the
+ * oldest, so that the first of them is done soon; a part to the one with least left, so that a short newcomer does not wait behind a long one. Everybody gets on:
+ * the oldest always, and who is younger becomes it.
+ */
+#include "engine/internal.h"
+
+enum { PARTS = 4 };
+
+static size_t pending(const im_request *r) { return r->known - r->seq.length; }
+static bool decodes(const im_request *r) { return pending(r) == 1; }
+
+typedef struct sharing {
+    size_t rows;   /* prompt rows that this step may still take */
+    size_t logits; /* rows of logits that nobody has a right to */
+} sharing;
+
+/* A row of logits belongs to each request, so that a text that is scored never takes another's. */
+static void give(sharing *s, im_request *r, size_t most)
+{
+    size_t n = pending(r) - r->in_step;
+    if (n > most) n = most;
+    if (n > s->rows) n = s->rows;
+    if (r->kind == IM__REQUEST_SCORE) {
+        size_t right = r->in_step == 0 ? 1 : 0;
+        if (n > s->logits + right) n = s->logits + right;
+        if (n > right) s->logits -= n - right;
+    }
+    r->in_step += n;
+    s->rows -= n;
+}
+
+/* Reads a prompt and is not waiting for somebody else to compute it. */
+static bool reads(const im_engine *e, const im_request *r) { return !decodes(r) && !im__reuse_waits(e, r); }
+
+static im_request *with_least_left(const im_engine *e)
+{
+    im_request *best = NULL;
+    for (im_request *r = e->running; r != NULL; r = r->next)
+        if ((best == NULL || pending(r) < pending(best)) && reads(e, r)) best = r;
+    return best;
+}
+
+static size_t prompt_room(const im_engine *e, bool somebody_decodes)
+{
+    size_t chunk = e->options.chunk;
+    if (!somebody_decodes || e->options.max_step_ms == 0) return chunk;
+    size_t rows = im__pace_rows(&e->pace, e->options.max_step_ms);
+    return rows < chunk ? rows : chunk;
+}
+
+/* The part of a small room is the whole of it, every so many steps. */
+static size_t part_of(const im_engine *e, size_t room)
+{
+    if (room >= PARTS * IM__PACE_TILE) return room / PARTS / IM__PACE_TILE * IM__PACE_TILE;
+    return atomic_load_explicit(&e->counters.steps, memory_order_relaxed) % PARTS == 0 ? room : 0;
+}
+
+static void share(im_engine *e, bool somebody_decodes)
+{
+    sharing s = {.rows = prompt_room(e, somebody_decodes), .logits = e->max_logit_rows - e->running_count};
+    im_request *shortest = with_least_left(e);
+    if (shortest == NULL) return;
+    give(&s, shortest, part_of(e, s.rows));
+    for (im_request *r = e->running; r != NULL && s.rows > 0; r = r->next)
+        if (reads(e, r)) give(&s, r, s.rows);
+}
+
+void im__schedule(im_engine *e)
+{
+    bool somebody_decodes = false;
+    for (im_request *r = e->running; r != NULL; r = r->next) {
+        im__reuse_take(r);
+        r->in_step = decodes(r) ? 1 : 0;
+        somebody_decodes |= decodes(r);
+    }
+    share(e, somebody_decodes);
+}
