@@ -46,16 +46,29 @@ static json_t *byte_list(const char *bytes, size_t n)
 
 /* ---- entries ------------------------------------------------------------------------------------------------------------------------------------ */
 
-/* {"token", "logprob", "bytes"}: what a token is. */
+/* Control tokens have a name and no text. Twice, since the first token of a text may lose the blank in front. */
+static bool has_text(const im_model *model, int32_t id)
+{
+    const int32_t twice[] = {id, id};
+    char *text;
+    size_t n;
+    if (im_model_decode(model, twice, 2, &text, &n, NULL) != IM_OK) return false;
+    im_free(text);
+    return n > 0;
+}
+
+/* {"token", "logprob", "bytes"}: what a token is. Bytes are null for one that adds nothing to the text. */
 static json_t *token_entry(const job *j, int32_t id, float logprob, size_t *length)
 {
+    const im_model *model = j->s->o->model;
     char *bytes = NULL;
     size_t n = 0;
-    if (im_model_token_bytes(j->s->o->model, id, &bytes, &n, NULL) != IM_OK) n = 0;
+    if (im_model_token_bytes(model, id, &bytes, &n, NULL) != IM_OK) n = 0;
+    bool text = n > 0 && has_text(model, id);
     json_t *entry = json_pack("{s:o, s:f, s:o}", "token", text_of_bytes(n > 0 ? bytes : "", n), "logprob",
-                              isfinite(logprob) ? (double)logprob : -9999.0, "bytes", byte_list(bytes, n));
+                              isfinite(logprob) ? (double)logprob : -9999.0, "bytes", text ? byte_list(bytes, n) : json_null());
     im_free(bytes);
-    if (length != NULL) *length = n;
+    if (length != NULL) *length = text ? n : 0;
     return entry;
 }
 
@@ -132,7 +145,8 @@ static json_t *completion_shape(const job *j, choice *c, json_t *entries)
         json_array_append_new(offsets, json_integer((json_int_t)c->letters));
         json_array_append_new(top, top_object(entry));
         const char *text = json_string_value(json_object_get(entry, "token"));
-        c->letters += text == NULL ? 0 : letters_in(text);
+        bool counts = text != NULL && !json_is_null(json_object_get(entry, "bytes"));
+        c->letters += counts ? letters_in(text) : 0;
     }
     json_decref(entries);
     if (j->f.top_logprobs == 0) {
