@@ -247,6 +247,7 @@ static im_status render(const im_model *m, const im__template *t, const char *me
                              .bos_token = bos,
                              .eos_token = eos,
                              .add_generation_prompt = !o->no_generation_prompt,
+                             .continue_open = !o->no_generation_prompt,
                              .now = (int64_t)time(NULL)};
     im_status status =
         bos == NULL || eos == NULL ? im__fail(err, IM_ERR_MEMORY, "out of memory") : im__template_render(t, &in, out, err);

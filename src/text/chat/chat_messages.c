@@ -5,7 +5,7 @@ typedef struct chat {
     im__jrun *run;
     const im__jchat_style *style;
     size_t index; /* of the message, for errors */
-    bool has_text_arguments;
+    im__jchat_facts facts;
 } chat;
 
 #define REFUSE(c, ...) im__jfail((c)->run, __VA_ARGS__)
@@ -106,7 +106,7 @@ static bool read_arguments(chat *c, const im__jvalue *holder, im__jvalue *out)
     bool valid;
     *out = *holder;
     if (arguments == NULL || arguments->type != J_STR) return true;
-    c->has_text_arguments = true;
+    c->facts.has_text_arguments = true;
     if (c->style->keep_arguments) return true;
     if (!im__jjson_try(c->run, arguments->as.str->p, arguments->as.str->n, &parsed, &valid)) return false;
     return !valid || with(c->run, holder, "arguments", &parsed, out);
@@ -193,6 +193,14 @@ static bool add_tag(chat *c, im__jvalue *last)
     return true;
 }
 
+/* Does the conversation end with a text of the assistant, such as a caller sends to have it continued? */
+static bool ends_open(const im__jvalue *last)
+{
+    const im__jvalue *content = get(last, "content");
+    if (!im__jstr_is(get(last, "role"), "assistant") || content == NULL || get(last, "tool_calls") != NULL) return false;
+    return content->type == J_STR ? content->as.str->n > 0 : content->as.seq->n > 0;
+}
+
 static bool read_messages(chat *c, const im__template_input *input, im__jvalue *out)
 {
     im__jvalue all;
@@ -204,7 +212,9 @@ static bool read_messages(chat *c, const im__template_input *input, im__jvalue *
     for (; c->index < all.as.seq->n; c->index++, list->n++)
         if (!read_message(c, &all.as.seq->at[c->index], &list->at[c->index])) return false;
     *out = im__jseq_value(J_LIST, list);
-    return !input->continue_last || add_tag(c, &list->at[list->n - 1]);
+    im__jvalue *last = &list->at[list->n - 1];
+    c->facts.continues = input->continue_last || (input->continue_open && ends_open(last));
+    return !c->facts.continues || add_tag(c, last);
 }
 
 /* No tools and an empty list of tools are the same. */
@@ -238,16 +248,16 @@ static bool add_token(chat *c, im__jdict *d, const char *name, const char *token
 }
 
 bool im__jchat_variables(im__jrun *run, const im__template_input *input, const im__jchat_style *style, im__jdict **out,
-                         bool *has_text_arguments)
+                         im__jchat_facts *facts)
 {
     chat c = {.run = run, .style = style};
     im__jvalue messages, tools;
     im__jdict *d = *out = im__jdict_new(run);
-    bool prompt = input->add_generation_prompt && !input->continue_last;
-    bool ok = d != NULL && read_messages(&c, input, &messages) && read_tools(&c, input, &tools) &&
-              set(run, d, "messages", messages) && set(run, d, "tools", tools) && set(run, d, "documents", im__jnone()) &&
-              set(run, d, "add_generation_prompt", im__jbool(prompt)) && add_token(&c, d, "bos_token", input->bos_token) &&
-              add_token(&c, d, "eos_token", input->eos_token) && add_variables(&c, input, d);
-    *has_text_arguments = c.has_text_arguments;
+    bool ok = d != NULL && read_messages(&c, input, &messages) && read_tools(&c, input, &tools);
+    bool prompt = input->add_generation_prompt && !c.facts.continues;
+    ok = ok && set(run, d, "messages", messages) && set(run, d, "tools", tools) && set(run, d, "documents", im__jnone()) &&
+         set(run, d, "add_generation_prompt", im__jbool(prompt)) && add_token(&c, d, "bos_token", input->bos_token) &&
+         add_token(&c, d, "eos_token", input->eos_token) && add_variables(&c, input, d);
+    *facts = c.facts;
     return ok;
 }

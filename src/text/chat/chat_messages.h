@@ -20,8 +20,14 @@ typedef struct im__jchat_style {
 /* What continue_last puts behind the last message, to find its end in the rendered text; its bytes are J_FROM_TAG. */
 #define IM__JTAG "CONTINUE_HERE "
 
-/* All variables of a render, as a dict. *has_text_arguments: keep_arguments would make a difference. */
+/* What reading a conversation found out. */
+typedef struct im__jchat_facts {
+    bool has_text_arguments; /* keep_arguments would make a difference */
+    bool continues;          /* the last message is continued: its end carries the tag */
+} im__jchat_facts;
+
+/* All variables of a render, as a dict. */
 bool im__jchat_variables(im__jrun *run, const im__template_input *input, const im__jchat_style *style, im__jdict **out,
-                         bool *has_text_arguments);
+                         im__jchat_facts *facts);
 
 #endif

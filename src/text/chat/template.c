@@ -66,27 +66,27 @@ static bool cut_at_tag(im__jrun *run, im__jtext *text)
 }
 
 static bool run_template(im__jrun *run, const im__template *t, const im__template_input *input, const im__jchat_style *style,
-                         im__jtext *text, bool *has_text_arguments)
+                         im__jtext *text, im__jchat_facts *facts)
 {
     im__jdict *variables;
-    if (!im__jchat_variables(run, input, style, &variables, has_text_arguments)) return false;
+    if (!im__jchat_variables(run, input, style, &variables, facts)) return false;
     run->variables = variables;
     run->tree = &t->tree;
     run->now = input->now;
     im__jscope *top = im__jscope_new(run, NULL);
     if (top == NULL || im__jexec(run, top, t->tree.body, text) == J_FAILED) return false;
-    return !input->continue_last || cut_at_tag(run, text);
+    return !facts->continues || cut_at_tag(run, text);
 }
 
 static im_status render_once(const im__template *t, const im__template_input *input, const im__jchat_style *style,
-                             const im__jlimits *limits, im__rendered *out, bool *has_text_arguments, im_error *err)
+                             const im__jlimits *limits, im__rendered *out, im__jchat_facts *facts, im_error *err)
 {
     im_error own = {0};
     im__jrun run = new_run(limits, &own);
     im__jtext text = {.run = &run};
     im_status status = IM_OK;
-    *has_text_arguments = false;
-    if (!run_template(&run, t, input, style, &text, has_text_arguments)) {
+    *facts = (im__jchat_facts){.continues = false};
+    if (!run_template(&run, t, input, style, &text, facts)) {
         status = own.status;
         if (err != NULL) *err = own;
     } else {
@@ -101,12 +101,12 @@ static im_status render_once(const im__template *t, const im__template_input *in
 
 im_status im__template_render(const im__template *t, const im__template_input *input, im__rendered *out, im_error *err)
 {
-    bool has_text_arguments, ignored;
+    im__jchat_facts facts, ignored;
     im_error first = {0};
     im__jchat_style style = t->style;
     *out = (im__rendered){0};
-    im_status status = render_once(t, input, &style, &render_limits, out, &has_text_arguments, &first);
-    if (status == IM_ERR_TEMPLATE && has_text_arguments) {
+    im_status status = render_once(t, input, &style, &render_limits, out, &facts, &first);
+    if (status == IM_ERR_TEMPLATE && facts.has_text_arguments) {
         /* Some templates join the arguments to text and fail on a mapping. */
         style.keep_arguments = true;
         if (render_once(t, input, &style, &render_limits, out, &ignored, NULL) == IM_OK) return IM_OK;
@@ -140,7 +140,7 @@ static const char *const probes[IM__JROLES] = {
 static bool takes_parts(const im__template *t, im__jrole role)
 {
     im__rendered r = {0};
-    bool ignored;
+    im__jchat_facts ignored;
     im__jchat_style style = {.parts = {true, true, true, true}, .content_none = t->style.content_none};
     im__template_input input = {.messages = probes[role], .messages_len = strlen(probes[role])};
     if (render_once(t, &input, &style, &probe_limits, &r, &ignored, NULL) != IM_OK) return false;

@@ -39,6 +39,7 @@ typedef struct im__template_input {
     const char *bos_token, *eos_token; /* NULL counts as "" */
     bool add_generation_prompt;
     bool continue_last; /* the last message is the assistant's and is continued: the text ends where it ends */
+    bool continue_open; /* the same, when the last message is the assistant's and has text but no calls */
     int64_t now;        /* seconds since 1970, local calendar, for strftime_now */
 } im__template_input;
 
