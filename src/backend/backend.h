@@ -58,6 +58,9 @@ struct im__backend {
     int32_t (*argmax)(const float *logits, size_t n); /* lowest id among the largest; -1 when one is NaN */
     uint64_t (*clamped)(const im__backend *b);        /* cache values clamped to the range of their type so far */
     const char *(*describe)(const im__backend *b);    /* level and kernels in use, one line */
+    /* Copies a page out of its pool, or into it (im__kv_page_bytes). From any thread, while nobody else writes that page. */
+    void (*page_read)(const im__backend *b, im__pool_kind pool, int32_t page, void *bytes);
+    void (*page_write)(im__backend *b, im__pool_kind pool, int32_t page, const void *bytes);
 };
 
 im_status im__backend_cpu_plan(const im__program *p, const im__backend_options *o, im__memory_plan *plan, im_error *err);

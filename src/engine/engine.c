@@ -35,6 +35,8 @@ static im_status settle(const im_model *m, const im_engine_options *given, im_en
     if (o->chunk == 0) o->chunk = DEFAULT_CHUNK;
     if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
     if (o->chunk > o->context) o->chunk = o->context;
+    if (o->cache_dir != NULL && (o->cache_ram == 0 || o->cache_disk == 0))
+        return im__fail(err, IM_ERR_ARGUMENT, "a cache folder needs cache_ram and cache_disk, which are its limits");
     if (!(o->max_step_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a step of %g ms", o->max_step_ms);
     if (o->max_sequences == 0) o->max_sequences = 1;
     if (o->max_sequences > MOST_SEQUENCES)
@@ -49,7 +51,8 @@ static im__kv_sizes kv_sizes(const im_model *m, const im_engine_options *o)
                           .chunk = o->chunk,
                           .sequences = o->max_sequences,
                           .tokens = o->kv_tokens,
-                          .cache_bytes = o->cache_ram};
+                          .cache_bytes = o->cache_ram,
+                          .ahead = o->cache_dir != NULL};
     im__kv_plan(&m->program, &needs, &sizes);
     return sizes;
 }
@@ -69,6 +72,13 @@ static size_t logits_bytes(const im_model *m, const im__backend_options *b)
     return b->max_logit_rows * m->program.vocab * sizeof(float);
 }
 
+static size_t tier_bytes(const im_model *m, const im_engine_options *o)
+{
+    size_t page_bytes[IM__POOLS];
+    for (int k = 0; k < IM__POOLS; k++) page_bytes[k] = im__kv_page_bytes(&m->program, (im__pool_kind)k);
+    return im__tier_bytes(page_bytes, im__kv_seq_pages(o->context));
+}
+
 /* Of a token: a candidate, an edited logit, a mark. */
 #define VOCABULARY_BYTES (sizeof(im__candidate) + sizeof(float) + sizeof(uint32_t))
 
@@ -84,6 +94,7 @@ static im_status plan_memory(const im_model *m, const im_engine_options *o, cons
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
                              .available = im__machine_memory()};
     if (o->cache_ram > 0) plan->workspace += im__prefix_bytes(&sizes, o->context);
+    if (o->cache_dir != NULL) plan->workspace += tier_bytes(m, o);
     return IM_OK;
 }
 
@@ -141,6 +152,31 @@ static void describe(im_engine *e, double started)
     e->info.load_ms = e->model->open_ms + im__now_ms() - started;
 }
 
+static void disk_news(void *engine)
+{
+    im_engine *e = engine;
+    pthread_mutex_lock(&e->lock);
+    e->look_again = true;
+    pthread_cond_signal(&e->wake);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void disk_log(void *engine, im_log_level level, const char *line) { im__log(engine, level, "%s", line); }
+
+/* An engine does without a folder that cannot be used. */
+static im_status open_tier(im_engine *e, im_error *err)
+{
+    im_error why;
+    const im_engine_options *o = &e->options;
+    im__disk_options disk = {
+        .folder = o->cache_dir, .limit = o->cache_disk, .backend = e->backend, .news = disk_news, .log = disk_log, .user = e};
+    for (int k = 0; k < IM__POOLS; k++) disk.page_bytes[k] = im__kv_page_bytes(&e->model->program, (im__pool_kind)k);
+    IM__TRY(im__fingerprint_pages(e, disk.fingerprint, err));
+    im_status status = im__tier_open(&e->tier, e->prefix, &e->kv, &disk, &why);
+    if (status == IM_ERR_IO) im__log(e, IM_LOG_WARNING, "prefix cache on disk: %s; going on without", why.message);
+    return status == IM_OK || status == IM_ERR_IO ? IM_OK : im__fail(err, status, "%s", why.message);
+}
+
 static im_status open_engine(im_engine *e, const im_engine_options *options, im_error *err)
 {
     double started = im__now_ms();
@@ -157,7 +193,8 @@ static im_status open_engine(im_engine *e, const im_engine_options *options, im_
     IM__TRY(take_memory(e, &b, err));
     describe(e, started);
     IM__TRY(im__fingerprint(e, e->fingerprint, err));
-    e->options.cpu_level = e->options.device = NULL; /* the caller's strings are not ours to keep */
+    if (e->options.cache_dir != NULL) IM__TRY(open_tier(e, err));
+    e->options.cpu_level = e->options.device = e->options.cache_dir = NULL; /* the caller's strings are not ours to keep */
     if (!im__thread_start(&e->thread, im__engine_main, e)) return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
     e->thread_started = true;
     return IM_OK;
@@ -218,6 +255,7 @@ void im_engine_close(im_engine *e)
 {
     if (e == NULL) return;
     if (e->thread_started) stop_thread(e);
+    im__tier_close(e->tier);
     if (e->backend != NULL) e->backend->close(e->backend);
     im__prefix_free(e->prefix);
     im__kv_free(&e->kv);

@@ -34,7 +34,7 @@ static void retire(im_engine *e, im_request *r, im_status status, const im_error
     im__request_end(r, status, error);
 }
 
-/* Ends the running requests that are over, or all. */
+/* Ends the running requests that are over, or all; those whose pages are being loaded when the disk has let go of them. */
 static void retire_over(im_engine *e, bool all)
 {
     double now = im__now_ms();
@@ -42,7 +42,11 @@ static void retire_over(im_engine *e, bool all)
         im_error error = {IM_ERR_CANCELLED, "cancelled"};
         next = r->next;
         im_status status = im__request_over(r, now, &error);
-        if (status != IM_OK || all) retire(e, r, error.status, &error);
+        if (status == IM_OK && !all) continue;
+        if (r->loading)
+            atomic_store(&r->load.job.cancel, true);
+        else
+            retire(e, r, error.status, &error);
     }
 }
 
@@ -167,6 +171,7 @@ static void run_step(im_engine *e)
     im_error error = {IM_OK, ""};
     im__schedule(e);
     building b = build(e);
+    e->stalled = b.rows == 0 && e->running != NULL;
     if (b.rows == 0) return;
     size_t prompt_rows = 0;
     for (size_t i = 0; i < b.members; i++)
@@ -191,7 +196,9 @@ static void run_step(im_engine *e)
 static bool wait_for_work(im_engine *e)
 {
     pthread_mutex_lock(&e->lock);
-    while (!e->closing && e->queue == NULL && e->running == NULL) pthread_cond_wait(&e->wake, &e->lock);
+    while (!e->closing && !e->look_again && (e->stalled || (e->queue == NULL && e->running == NULL)))
+        pthread_cond_wait(&e->wake, &e->lock);
+    e->look_again = false;
     bool closing = e->closing;
     im_request *over = im__queue_take_over(e, closing);
     im__queue_admit(e);
@@ -203,16 +210,30 @@ static bool wait_for_work(im_engine *e)
     return !closing;
 }
 
+/* What is being loaded is given up, soon. */
+static void close_down(im_engine *e)
+{
+    for (;;) {
+        im__reuse_collect(e);
+        retire_over(e, true);
+        if (e->running == NULL) break;
+        pthread_mutex_lock(&e->lock);
+        while (!e->look_again) pthread_cond_wait(&e->wake, &e->lock);
+        e->look_again = false;
+        pthread_mutex_unlock(&e->lock);
+    }
+    im__tier_stop(e->tier);
+}
+
 void *im__engine_main(void *engine)
 {
     im_engine *e = engine;
-    bool open = true;
-    while (open) {
-        open = wait_for_work(e);
-        retire_over(e, !open);
-        if (!open) break;
+    while (wait_for_work(e)) {
+        im__reuse_collect(e);
+        retire_over(e, false);
         open_sequences(e);
         run_step(e);
     }
+    close_down(e);
     return NULL;
 }

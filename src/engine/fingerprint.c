@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "engine/build_id.h"
 #include "engine/internal.h"
 
 #include <stdio.h>
@@ -7,44 +8,85 @@
 
 enum { SAMPLE = 64 };
 
-static void add(XXH3_state_t *h, const void *data, size_t n) { XXH3_64bits_update(h, data, n); }
+static void add(XXH3_state_t *h, const void *data, size_t n) { XXH3_128bits_update(h, data, n); }
 static void add_number(XXH3_state_t *h, uint64_t n) { add(h, &n, sizeof n); }
 static void add_text(XXH3_state_t *h, const char *s) { add(h, s, strlen(s) + 1); }
 
 /* Training again changes nearly all weights, so bytes from the ends and the middle of each tensor tell models of one shape apart without reading them. */
-static void add_tensor(XXH3_state_t *h, const im__gguf_tensor *t)
+static void add_sample(XXH3_state_t *h, const im__gguf_tensor *t)
 {
     size_t n = t->bytes < SAMPLE ? t->bytes : SAMPLE;
-    add(h, t->name.ptr, t->name.len);
-    add(h, t->dim, sizeof t->dim);
-    add_number(h, t->dtype);
     add(h, t->data, n);
     add(h, t->data + (t->bytes - n) / 2, n);
     add(h, t->data + t->bytes - n, n);
 }
 
-static void add_engine(XXH3_state_t *h, const im_engine *e)
+static void add_model(XXH3_state_t *h, const im_model *m, bool whole)
 {
-    const im_engine_options *o = &e->options;
+    add_number(h, m->info.program_digest);
+    for (size_t i = 0; i < m->file->tensor_count; i++) {
+        const im__gguf_tensor *t = &m->file->tensor[i];
+        add(h, t->name.ptr, t->name.len);
+        add(h, t->dim, sizeof t->dim);
+        add_number(h, t->dtype);
+        if (!whole) {
+            add_sample(h, t);
+            continue;
+        }
+        add(h, t->data, t->bytes);
+        im__file_release(t->data, t->bytes);
+    }
+}
+
+static void add_build(XXH3_state_t *h)
+{
+    size_t n;
+    const void *id = im__build_id(&n);
     add_text(h, im_version());
     add_text(h, __VERSION__);
     add_number(h, (uint64_t)im_numerics_version());
+    if (id != NULL) add(h, id, n);
+}
+
+static void add_plan(XXH3_state_t *h, const im_engine *e)
+{
+    const im_engine_options *o = &e->options;
+    const uint64_t plan[] = {(uint64_t)o->threads, o->context, o->chunk, o->max_sequences, o->kv_tokens};
     add_text(h, e->backend->name);
     add_text(h, e->backend->describe(e->backend));
-    const uint64_t plan[] = {(uint64_t)o->threads, o->context, o->chunk, o->max_sequences, o->kv_tokens};
     add(h, plan, sizeof plan);
+}
+
+static im_status begin(XXH3_state_t **h, im_error *err)
+{
+    *h = XXH3_createState();
+    if (*h == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    XXH3_128bits_reset(*h);
+    return IM_OK;
 }
 
 im_status im__fingerprint(const im_engine *e, char out[20], im_error *err)
 {
-    const im__gguf *g = e->model->file;
-    XXH3_state_t *h = XXH3_createState();
-    if (h == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
-    XXH3_64bits_reset(h);
-    add_number(h, e->model->info.program_digest);
-    for (size_t i = 0; i < g->tensor_count; i++) add_tensor(h, &g->tensor[i]);
-    add_engine(h, e);
-    snprintf(out, 20, "im-%016llx", (unsigned long long)XXH3_64bits_digest(h));
+    XXH3_state_t *h;
+    IM__TRY(begin(&h, err));
+    add_model(h, e->model, false);
+    add_build(h);
+    add_plan(h, e);
+    snprintf(out, 20, "im-%016llx", (unsigned long long)XXH3_128bits_digest(h).low64);
+    XXH3_freeState(h);
+    return IM_OK;
+}
+
+im_status im__fingerprint_pages(const im_engine *e, unsigned char out[16], im_error *err)
+{
+    XXH3_state_t *h;
+    XXH128_canonical_t sum;
+    IM__TRY(begin(&h, err));
+    add_model(h, e->model, true);
+    add_build(h);
+    for (int k = 0; k < IM__POOLS; k++) add_number(h, im__kv_page_bytes(&e->model->program, (im__pool_kind)k));
+    XXH128_canonicalFromHash(&sum, XXH3_128bits_digest(h));
+    memcpy(out, sum.digest, sizeof sum.digest);
     XXH3_freeState(h);
     return IM_OK;
 }

@@ -7,7 +7,8 @@
  *  2. What a callback or im_request_wait sees of a result was written before `finished` was set under the lock; it is freed after `released`.
  *  3. In a step the rows of one request stand together, in rising position order.
  *  4. A request keeps its engine's lock alive (im_engine.users), so that it may be waited for and freed after the engine was closed.
- *  5. While anything is queued or runs the engine's thread does not sleep; it looks at every `cancelled` between two steps.
+ *  5. While anything is queued or runs the engine's thread does not sleep, unless all that runs waits for the disk; it looks at every `cancelled` between two steps.
+ *  6. A request that is `loading` has lent its sequence to the disk's thread: it is not scheduled and not ended before that has given it back.
  */
 #ifndef IRONMULE_ENGINE_INTERNAL_H
 #define IRONMULE_ENGINE_INTERNAL_H
@@ -17,6 +18,7 @@
 #include "engine/pace.h"
 #include "engine/prefix.h"
 #include "engine/sampler.h"
+#include "engine/tier.h"
 #include "model/model.h"
 
 #include <ironmule/ironmule.h>
@@ -61,6 +63,8 @@ struct im_request {
     im_cache_miss miss; /* why not more */
     size_t branch;      /* positions known to the cache when the request began, though it could not take them all */
     bool looked;
+    im__tier_load load; /* pages of the prompt that come from the disk */
+    bool loading, load_tried;
 
     im_sampling sampling;
     im_logit_bias *bias; /* what sampling.bias points to */
@@ -124,6 +128,7 @@ struct im_engine {
     im__kv_sizes sizes;
     im__kv kv;
     im__prefix *prefix; /* NULL: no cache */
+    im__tier *tier;     /* NULL: none on disk */
     im__pace pace;
     im_engine_options options; /* with every default filled in */
     im_engine_info info;
@@ -140,6 +145,8 @@ struct im_engine {
     im_request *running; /* owned by the engine's thread; read by others only under the lock */
     size_t running_count;
     size_t pages_promised; /* to the running ones */
+    bool stalled;          /* all that run wait for the disk */
+    bool look_again;       /* something has happened meanwhile */
     bool closing;
     atomic_bool abandon; /* closing: the present step need not be finished */
 
@@ -182,6 +189,7 @@ void im__count_pages(im_engine *e);
 
 /* reuse.c: what a request takes from the prefix cache and gives to it. Each call does nothing for a request that keeps out of it. */
 void im__reuse_take(im_request *r);                            /* before it is scheduled */
+void im__reuse_collect(im_engine *e);                          /* what the disk has done; at the beginning of each round */
 bool im__reuse_waits(const im_engine *e, const im_request *r); /* is another request computing the next page of its prompt? */
 void im__reuse_give(im_request *r);                            /* after its rows were computed, before they count */
 void im__reuse_end_of_prompt(im_request *r);                   /* its prompt is done */
@@ -212,6 +220,9 @@ void im__log(const im_engine *e, im_log_level level, const char *format, ...) IM
 
 /* fingerprint.c: identity of what computes, "im-" and 16 hexadecimal digits. Weights are sampled: some bytes of each tensor. */
 im_status im__fingerprint(const im_engine *e, char out[20], im_error *err);
+
+/* The same for what fixes the bits of a KV page: all weights are read. */
+im_status im__fingerprint_pages(const im_engine *e, unsigned char out[16], im_error *err);
 
 /* score.c: logits of `rows` positions of the text, beginning with position `first`. */
 void im__score_take_logits(im_request *r, const float *logits, size_t first, size_t rows);

@@ -37,6 +37,7 @@ void im__kv_plan(const im__program *p, const im__kv_needs *n, im__kv_sizes *s)
     *s = (im__kv_sizes){{0}, {0}};
     size_t whole = pages_for(n->context), window = least(whole, pages_for((uint64_t)widest_window(p) + n->chunk) + 1);
     size_t all = whole * n->sequences;
+    if (n->ahead) window = least(whole, window + pages_for(widest_window(p)) + 1);
     if (n->tokens > 0) all = least(all, pages_for(n->tokens));
     s->running[IM__POOL_FULL] = all;
     if (im__kv_page_bytes(p, IM__POOL_WINDOW) > 0) s->running[IM__POOL_WINDOW] = least(all, window * n->sequences);
@@ -117,20 +118,36 @@ void im__kv_seq_free(im__kv *kv, im__kv_seq *s)
     *s = (im__kv_seq){0};
 }
 
+/* Entries begin .. end - 1 of a table that have no page get one. */
+static bool fill(im__kv *kv, im__kv_seq *s, im__pool_kind k, size_t begin, size_t end)
+{
+    im__kv_pool *pool = &kv->pool[k];
+    for (size_t i = begin; pool->pages > 0 && i < end; i++) {
+        if (s->table[k][i] >= 0) continue;
+        if (pool->free_count == 0) return false;
+        s->table[k][i] = pool->free[--pool->free_count];
+        im__kv_hold(kv, k, s->table[k][i]);
+    }
+    return true;
+}
+
 bool im__kv_reserve(im__kv *kv, im__kv_seq *s, uint32_t more)
 {
     if (more > kv->context - s->length) return false;
-    for (int k = 0; k < IM__POOLS; k++) {
-        im__kv_pool *pool = &kv->pool[k];
-        if (pool->pages == 0) continue;
-        for (size_t i = s->length / IM__PAGE; i < pages_for((uint64_t)s->length + more); i++) {
-            if (s->table[k][i] >= 0) continue;
-            if (pool->free_count == 0) return false;
-            s->table[k][i] = pool->free[--pool->free_count];
-            im__kv_hold(kv, (im__pool_kind)k, s->table[k][i]);
-        }
-    }
-    return true;
+    size_t begin = s->length / IM__PAGE, end = pages_for((uint64_t)s->length + more);
+    return fill(kv, s, IM__POOL_FULL, begin, end) && fill(kv, s, IM__POOL_WINDOW, begin, end);
+}
+
+bool im__kv_reserve_ahead(im__kv *kv, im__kv_seq *s, size_t end)
+{
+    size_t begin = s->length / IM__PAGE, first = im__kv_window_first(kv, (uint32_t)(end * IM__PAGE));
+    return fill(kv, s, IM__POOL_FULL, begin, end) && fill(kv, s, IM__POOL_WINDOW, first > begin ? first : begin, end);
+}
+
+void im__kv_give_up_ahead(im__kv *kv, im__kv_seq *s)
+{
+    for (int k = IM__POOLS; k-- > 0;)
+        for (size_t i = s->entries; i-- > pages_for(s->length);) im__kv_let_go(kv, (im__pool_kind)k, &s->table[k][i]);
 }
 
 size_t im__kv_window_first(const im__kv *kv, uint32_t length)

@@ -44,6 +44,7 @@ typedef struct im__kv_needs {
     uint32_t context, chunk, sequences; /* at most `chunk` rows of one sequence are computed at a time */
     uint64_t tokens;                    /* positions that all sequences hold together; 0: sequences x context */
     uint64_t cache_bytes;               /* for pages that no sequence holds */
+    bool ahead;                         /* sequences use im__kv_reserve_ahead */
 } im__kv_needs;
 
 /* Pages of each pool. Sequences whose im__kv_seq_pages add up to running[IM__POOL_FULL] at most never run out, whatever the cache keeps beside them. */
@@ -66,6 +67,10 @@ void im__kv_seq_free(im__kv *kv, im__kv_seq *s); /* lets go of all pages, the la
 /* Makes room for positions length .. length + more - 1. False when a pool is exhausted (the plan makes this impossible for admitted sequences) or the
  * context would be exceeded. */
 bool im__kv_reserve(im__kv *kv, im__kv_seq *s, uint32_t more);
+/* Makes room for what a sequence at page boundary `end` has that this one, at one before, has not: pages that are to be filled from elsewhere, of windows only those
+ * that a row there sees. im__kv_advance follows, or im__kv_give_up_ahead, which lets go of all pages behind the length. */
+bool im__kv_reserve_ahead(im__kv *kv, im__kv_seq *s, size_t end);
+void im__kv_give_up_ahead(im__kv *kv, im__kv_seq *s);
 /* `more` positions have been computed; window pages that no later row can see are let go of. */
 void im__kv_advance(im__kv *kv, im__kv_seq *s, uint32_t more);
 

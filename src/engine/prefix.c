@@ -23,8 +23,8 @@ typedef struct node {
     int32_t parent; /* NONE: the first page of a text */
     int32_t next;   /* with the same hash */
     int32_t window; /* page of the window pool, or NONE */
-    uint32_t children;
-    bool named;
+    uint32_t children, pins;
+    bool named, stored;
     int32_t ids[IM__PAGE];
 } node;
 
@@ -32,12 +32,14 @@ typedef struct node {
 typedef struct window_page {
     link link;    /* in a list of idle ones, while nobody holds it */
     int32_t node; /* NONE: without a name */
-    bool end_of_turn;
+    uint32_t pins;
+    bool end_of_turn, stored;
 } window_page;
 
 struct im__prefix {
     im__kv *kv;
-    size_t most[IM__POOLS]; /* pages that nobody holds */
+    size_t most[IM__POOLS];   /* pages that nobody holds */
+    size_t pinned[IM__POOLS]; /* at most as many */
     node *node;
     window_page *window;
     int32_t *bucket; /* [buckets] a power of two */
@@ -128,11 +130,27 @@ static void forget(im__prefix *c, int32_t page)
     im__kv_give_back(c->kv, IM__POOL_FULL, page);
 }
 
+static uint32_t *pins_of(im__prefix *c, im__pool_kind k, int32_t page)
+{
+    return k == IM__POOL_FULL ? &c->node[page].pins : &c->window[page].pins;
+}
+
+/* Whose pages are pinned has all its parents pinned too, so this is a leaf. */
+static int32_t oldest(im__prefix *c, const list *l, im__pool_kind k)
+{
+    int32_t page = l->last;
+    while (page != NONE && *pins_of(c, k, page) > 0) page = link_of(c, k, page)->before;
+    return page;
+}
+
+/* There is always one that may go: fewer are pinned than may be idle. */
 static void make_room(im__prefix *c)
 {
-    while (c->idle.count > c->most[IM__POOL_FULL]) forget(c, c->idle.last);
-    while (c->idle_window[0].count + c->idle_window[1].count > c->most[IM__POOL_WINDOW])
-        forget_window(c, c->idle_window[c->idle_window[0].count == 0].last);
+    while (c->idle.count > c->most[IM__POOL_FULL]) forget(c, oldest(c, &c->idle, IM__POOL_FULL));
+    while (c->idle_window[0].count + c->idle_window[1].count > c->most[IM__POOL_WINDOW]) {
+        int32_t page = oldest(c, &c->idle_window[0], IM__POOL_WINDOW);
+        forget_window(c, page != NONE ? page : oldest(c, &c->idle_window[1], IM__POOL_WINDOW));
+    }
 }
 
 static bool keep(void *cache, im__pool_kind k, int32_t page)
@@ -208,6 +226,7 @@ static void make_node(im__prefix *c, int32_t page, int32_t parent, const int32_t
     n->next = *bucket;
     n->window = NONE;
     n->children = 0;
+    n->stored = false;
     n->named = true;
     memcpy(n->ids, ids, sizeof n->ids);
     *bucket = page;
@@ -261,6 +280,58 @@ void im__prefix_end_of_turn(im__prefix *c, const im__kv_seq *s, size_t boundary)
         c->window[page].end_of_turn = true;
         if (idle) list_push(c, idle_of(c, IM__POOL_WINDOW, page), IM__POOL_WINDOW, page);
     }
+}
+
+/* ---- pins ------------------------------------------------------------------------------------------------------------------------------- */
+
+static bool pin(im__prefix *c, im__pool_kind k, int32_t page)
+{
+    uint32_t *pins = pins_of(c, k, page);
+    if (*pins == 0 && c->pinned[k] == c->most[k]) return false;
+    c->pinned[k] += *pins == 0;
+    ++*pins;
+    return true;
+}
+
+static void unpin(im__prefix *c, im__pool_kind k, int32_t page)
+{
+    uint32_t *pins = pins_of(c, k, page);
+    c->pinned[k] -= --*pins == 0;
+}
+
+static bool worth_storing(const im__prefix *c, int32_t window) { return window != NONE && c->window[window].end_of_turn; }
+
+size_t im__prefix_pin(im__prefix *c, const im__kv_seq *s, size_t end, int32_t *const page[IM__POOLS])
+{
+    for (size_t i = 0; i < end; i++) {
+        int32_t full = s->table[IM__POOL_FULL][i], window = c->node[full].window;
+        if (!pin(c, IM__POOL_FULL, full)) return i;
+        bool both = worth_storing(c, window) && pin(c, IM__POOL_WINDOW, window);
+        page[IM__POOL_FULL][i] = full;
+        page[IM__POOL_WINDOW][i] = both ? window : NONE;
+    }
+    return end;
+}
+
+void im__prefix_unpin(im__prefix *c, size_t count, int32_t *const page[IM__POOLS], size_t stored)
+{
+    for (size_t i = 0; i < count; i++) {
+        int32_t full = page[IM__POOL_FULL][i], window = page[IM__POOL_WINDOW][i];
+        unpin(c, IM__POOL_FULL, full);
+        c->node[full].stored |= i < stored;
+        if (window == NONE) continue;
+        unpin(c, IM__POOL_WINDOW, window);
+        c->window[window].stored |= i < stored;
+    }
+}
+
+bool im__prefix_is_stored(const im__prefix *c, const im__kv_seq *s, size_t end)
+{
+    for (size_t i = 0; i < end; i++) {
+        const node *n = &c->node[s->table[IM__POOL_FULL][i]];
+        if (!n->stored || (worth_storing(c, n->window) && !c->window[n->window].stored)) return false;
+    }
+    return true;
 }
 
 size_t im__prefix_idle(const im__prefix *c) { return c->idle.count; }

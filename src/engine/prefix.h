@@ -61,6 +61,14 @@ void im__prefix_name(im__prefix *c, im__kv_seq *s, size_t full, const int32_t *i
 /* The full pages of positions 0 .. boundary - 1 of the sequence are named: the window pages that a row there sees belong to the end of a turn. */
 void im__prefix_end_of_turn(im__prefix *c, const im__kv_seq *s, size_t boundary);
 
+/* For the tier on disk. Pins the pages of the first `end` nodes of a sequence, of windows those at ends of turns, and writes them to page[] (-1: none): they stay where they
+ * are until unpinned, whoever lets go of them. Returns of how many nodes, which may be fewer: pins are limited as idle pages are. */
+size_t im__prefix_pin(im__prefix *c, const im__kv_seq *s, size_t end, int32_t *const page[IM__POOLS]);
+/* `stored`: of the first so many pages it is known that they are on disk. */
+void im__prefix_unpin(im__prefix *c, size_t count, int32_t *const page[IM__POOLS], size_t stored);
+/* Are all pages that im__prefix_pin would pin known to be on disk? */
+bool im__prefix_is_stored(const im__prefix *c, const im__kv_seq *s, size_t end);
+
 /* Nodes that no sequence holds. */
 size_t im__prefix_idle(const im__prefix *c);
 

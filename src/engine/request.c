@@ -241,6 +241,7 @@ static void enqueue(im_engine *e, im_request *r)
     for (size_t i = 0; i < r->companions; i += 2) im__queue_add(e, r->companion[i]);
     im__queue_add(e, r);
     for (size_t i = 1; i < r->companions; i += 2) im__queue_add(e, r->companion[i]);
+    e->look_again = true;
     pthread_cond_signal(&e->wake);
 }
 

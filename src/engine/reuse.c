@@ -23,9 +23,29 @@ static void count_taken(im_request *r, size_t taken)
     atomic_fetch_add_explicit(&c->cached_tokens, taken, memory_order_relaxed);
 }
 
+/* Once for each request: what of its prompt is on disk and not in memory. */
+static void load(im_request *r)
+{
+    im_engine *e = r->engine;
+    if (r->load_tried || e->tier == NULL || !at_page(r) || im__reuse_waits(e, r)) return;
+    r->load_tried = true;
+    r->loading = im__tier_load_begin(e->tier, &r->load, &r->seq, r->ids, r->name, takeable(r));
+}
+
+void im__reuse_collect(im_engine *e)
+{
+    im__tier_collect(e->tier);
+    for (im_request *r = e->running; r != NULL; r = r->next) {
+        if (!r->loading || r->load.busy) continue;
+        r->loading = r->looked = false;
+        count_taken(r, im__tier_load_end(e->tier, &r->load, &r->seq) * IM__PAGE);
+        im__prefix_end_of_turn(e->prefix, &r->seq, r->seq.length);
+    }
+}
+
 void im__reuse_take(im_request *r)
 {
-    if (!at_page(r)) return;
+    if (r->loading || !at_page(r)) return;
     size_t before = r->seq.length;
     im__prefix_found found = im__prefix_attach(r->engine->prefix, &r->seq, r->ids, r->name, takeable(r));
     if (!r->looked || r->seq.length > before) {
@@ -36,6 +56,7 @@ void im__reuse_take(im_request *r)
     count_taken(r, r->seq.length - before);
     /* What was of use once may be again: a system prompt that many texts begin with. */
     if (r->seq.length > before) im__prefix_end_of_turn(r->engine->prefix, &r->seq, r->seq.length);
+    load(r);
 }
 
 /* Is `other` about to have the page of r's text that ends at position `end`? Only one that is further, or as far and before it in the list, so that nobody waits in a
@@ -93,5 +114,8 @@ void im__reuse_end_of_prompt(im_request *r)
 
 void im__reuse_leave(im_request *r)
 {
-    if (takes_part(r) && r->prompt_done > 0) im__prefix_end_of_turn(r->engine->prefix, &r->seq, r->seq.named * IM__PAGE);
+    im_engine *e = r->engine;
+    if (!takes_part(r) || r->prompt_done == 0) return;
+    im__prefix_end_of_turn(e->prefix, &r->seq, r->seq.named * IM__PAGE);
+    im__tier_store(e->tier, &r->seq, r->ids, r->name);
 }

@@ -9,7 +9,7 @@
 enum { PARTS = 4 };
 
 static size_t pending(const im_request *r) { return r->known - r->seq.length; }
-static bool decodes(const im_request *r) { return pending(r) == 1; }
+static bool decodes(const im_request *r) { return pending(r) == 1 && !r->loading; }
 
 typedef struct sharing {
     size_t rows;   /* prompt rows that this step may still take */
@@ -32,7 +32,7 @@ static void give(sharing *s, im_request *r, size_t most)
 }
 
 /* Reads a prompt and is not waiting for somebody else to compute it. */
-static bool reads(const im_engine *e, const im_request *r) { return !decodes(r) && !im__reuse_waits(e, r); }
+static bool reads(const im_engine *e, const im_request *r) { return !decodes(r) && !r->loading && !im__reuse_waits(e, r); }
 
 static im_request *with_least_left(const im_engine *e)
 {

@@ -39,6 +39,11 @@ void im_engine_get_stats(im_engine *e, im_engine_stats *stats)
     *stats = (im_engine_stats){0};
     read_counters(&e->counters, stats);
     stats->kv_pages = e->sizes.running[IM__POOL_FULL] + e->sizes.cached[IM__POOL_FULL];
+    im__disk_counts disk = im__tier_count(e->tier);
+    stats->disk_hits = disk.hits;
+    stats->disk_writes = disk.writes;
+    stats->disk_dropped = disk.dropped;
+    stats->disk_bytes = disk.bytes;
     pthread_mutex_lock(&e->lock);
     stats->queued = (uint32_t)e->queue_length;
     stats->running = (uint32_t)e->running_count;
@@ -55,7 +60,7 @@ void im__count_pages(im_engine *e)
 
 void im__log(const im_engine *e, im_log_level level, const char *format, ...)
 {
-    char line[512];
+    char line[IM_ERROR_MESSAGE_MAX + 128];
     va_list args;
     if (e->options.log == NULL) return;
     va_start(args, format);

@@ -187,6 +187,22 @@ static void close_cpu(im__backend *b)
 static uint64_t clamped(const im__backend *b) { return atomic_load(&((const im__cpu *)b)->clamped); }
 static const char *describe(const im__backend *b) { return ((const im__cpu *)b)->description.data; }
 
+static char *page_at(const im__backend *b, im__pool_kind pool, int32_t page)
+{
+    const im__cpu *c = (const im__cpu *)b;
+    return (char *)c->pool[pool] + (size_t)page * c->page_bytes[pool];
+}
+
+static void page_read(const im__backend *b, im__pool_kind pool, int32_t page, void *bytes)
+{
+    memcpy(bytes, page_at(b, pool, page), ((const im__cpu *)b)->page_bytes[pool]);
+}
+
+static void page_write(im__backend *b, im__pool_kind pool, int32_t page, const void *bytes)
+{
+    memcpy(page_at(b, pool, page), bytes, ((const im__cpu *)b)->page_bytes[pool]);
+}
+
 static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
     IM__TRY(prepare(c, p, o, err));
@@ -206,7 +222,13 @@ im_status im__backend_cpu_open(im__backend **out, const im__program *p, const im
 {
     im__cpu *c = im__calloc(1, sizeof *c);
     if (c == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
-    c->base = (im__backend){.name = "cpu", .run = im__cpu_run, .close = close_cpu, .clamped = clamped, .describe = describe};
+    c->base = (im__backend){.name = "cpu",
+                            .run = im__cpu_run,
+                            .close = close_cpu,
+                            .clamped = clamped,
+                            .describe = describe,
+                            .page_read = page_read,
+                            .page_write = page_write};
     im_status status = open_cpu(c, p, o, err);
     c->base.argmax = c->ops.argmax;
     if (status == IM_OK)
