@@ -7,6 +7,23 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What "%.40s" cut inside a character goes. Everything else in a message is valid already. */
+static void drop_halves(char *s)
+{
+    char *to = s;
+    while (*s != 0) {
+        unsigned char first = (unsigned char)*s;
+        size_t want = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4, have = 1;
+        while (have < want && ((unsigned char)s[have] & 0xc0) == 0x80) have++;
+        if (have == want) {
+            memmove(to, s, have);
+            to += have;
+        }
+        s += have;
+    }
+    *to = 0;
+}
+
 bool problem_set(problem *p, int status, const char *param, const char *code, const char *format, ...)
 {
     va_list args;
@@ -17,13 +34,7 @@ bool problem_set(problem *p, int status, const char *param, const char *code, co
     va_start(args, format);
     vsnprintf(p->message, sizeof p->message, format, args);
     va_end(args);
-    /* Cut inside a character? Then without it. */
-    size_t n = strlen(p->message);
-    if (n == sizeof p->message - 1) {
-        while (n > 0 && ((unsigned char)p->message[n - 1] & 0xc0) == 0x80) n--;
-        if (n > 0 && (unsigned char)p->message[n - 1] >= 0xc0) n--;
-        p->message[n] = 0;
-    }
+    drop_halves(p->message);
     return false;
 }
 

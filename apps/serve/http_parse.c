@@ -252,9 +252,9 @@ static size_t feed_head(http_parser *p, const char *data, size_t n)
     size_t i = 0;
     /* An empty line in front of a request is forgiven (RFC 9112, section 2.2). */
     while (i < n && p->head_len == 0 && (data[i] == '\r' || data[i] == '\n') && ++p->line <= 8) i++;
-    size_t begin = i;
+    size_t begin = i, room = p->limits.head - p->head_len, end = n - begin > room ? begin + room : n;
     bool whole = false;
-    for (char before = p->head_len > 0 ? p->head[p->head_len - 1] : 0; i < n && !whole; before = data[i++]) {
+    for (char before = p->head_len > 0 ? p->head[p->head_len - 1] : 0; i < end && !whole; before = data[i++]) {
         if (data[i] != '\n') continue;
         if (before != '\r') {
             fail(p, 400, "a line feed stands without its carriage return");
@@ -269,7 +269,7 @@ static size_t feed_head(http_parser *p, const char *data, size_t n)
         }
         whole = memcmp(last, "\r\n\r", 3) == 0;
     }
-    if (p->head_len + (i - begin) > p->limits.head) {
+    if (!whole && end < n) {
         fail(p, 431, "request line and headers are too long");
         return n;
     }

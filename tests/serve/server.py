@@ -60,7 +60,7 @@ class Answer:
 class Server:
     """`ironmule serve MODEL --port 0 ...`, ready to answer. Use as a context manager; leaving it expects a clean end."""
 
-    def __init__(self, *args, model=TINY, ready=True, env=None, **how):
+    def __init__(self, *args, model=TINY, ready=True, env=None, wrapper=(), **how):
         self.log, self.port, self.unix = [], None, None
         self.args = [str(a) for a in args]
         if '--unix' in self.args:
@@ -68,7 +68,7 @@ class Server:
         own = [] if self.unix or '--port' in self.args else ['--port', '0']
         self.tls = '--tls-cert' in self.args
         self.key = None
-        self.process = subprocess.Popen(command('serve', model, *own, *self.args), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        self.process = subprocess.Popen([*wrapper, *command('serve', model, *own, *self.args)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, **how)
         self.listening, self.is_ready = threading.Event(), threading.Event()
         self.reader = threading.Thread(target=self._read, daemon=True)
@@ -285,3 +285,61 @@ def with_template(name, model=TINY):
     with open(model, 'rb') as source, open(path, 'wb') as target:
         target.write(File.parse(source.read()).put('tokenizer.chat_template', STRING, text).pack())
     return path
+
+
+def slow_model():
+    """(path, options): a model that takes about a millisecond or more for a token, so that something can happen meanwhile."""
+    return zoo_model('llama-plain.tar.xz', 'llama-f32.gguf'), ('--cpu', 'c', '--threads', '1')
+
+
+class Stream:
+    """A streamed chat that is read in a thread of its own."""
+
+    def __init__(self, server, body, path=CHAT):
+        self.server, self.body, self.path = server, body, path
+        self.status, self.raw, self.first, self.begun, self.error = None, b'', threading.Event(), time.monotonic(), None
+        self.times = []
+        self.connection = server.connection()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self):
+        data = json.dumps({**self.body, 'stream': True}).encode()
+        try:
+            self.connection.request('POST', self.path, data, self.server.head(None, data))
+            r = self.connection.getresponse()
+            self.status = r.status
+            while True:
+                piece = r.read1(65536)
+                if not piece:
+                    break
+                self.times.append(time.monotonic())
+                self.raw += piece
+                if b'"content":"' in self.raw or b'"text":"' in self.raw:
+                    self.first.set()
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as e:
+            self.error = e
+        self.first.set()
+
+    def leave(self):
+        """As a client that goes away in the middle."""
+        with contextlib.suppress(OSError):
+            self.connection.sock.shutdown(socket.SHUT_RDWR)
+        self.connection.close()
+
+    def wait(self, timeout=None):
+        self.thread.join(timeout or PATIENCE)
+        return not self.thread.is_alive()
+
+    def events(self):
+        return parse_events(self.raw)
+
+
+def until(condition, timeout=10):
+    """Waits for a condition; says whether it came."""
+    end = time.monotonic() + timeout * SLOWER
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
