@@ -11,6 +11,8 @@
 
 #define ROWS_A_UNIT 4    /* of a rows phase */
 #define UNITS_A_THREAD 6 /* of a matmul phase, so that a slow thread does not hold up the rest */
+/* Of a matmul phase: many rows are cut as well, since kernels prepare rows once for all outputs of a unit. */
+#define ROWS_A_PART 128
 
 /* ---- row sets ---------------------------------------------------------------------------------------------------------------- */
 
@@ -139,20 +141,28 @@ static void run_rows(im__cpu *c, const im__phase *phase, size_t unit, int thread
 
 /* ---- matmul phases ---------------------------------------------------------------------------------------------------------------- */
 
-/* Outputs that one unit of this product computes: enough units for all threads, each a multiple of 16 outputs. */
-static size_t outputs_a_unit(const im__cpu *c, const im__weight *w)
+/* How a product is cut into units: parts of its rows times blocks of its outputs. */
+typedef struct cut {
+    size_t parts, outputs, units;
+} cut;
+
+static size_t outputs_of(const im__cpu *c, const im__phase *phase)
 {
-    size_t n = w->n_out / (size_t)(c->options.threads * UNITS_A_THREAD);
-    n = (n + 15) & ~(size_t)15;
-    if (c->options.threads == 1 || n > IM__MOST_OUTPUTS) n = IM__MOST_OUTPUTS;
-    return n < 16 ? 16 : n;
+    size_t n = 0;
+    for (size_t i = phase->first; i < phase->first + phase->count; i++)
+        n += c->weights.matrix[c->lowered.action[i].op->weight].n_out;
+    return n;
 }
 
-static size_t units_of(const im__cpu *c, const im__op *op)
+/* Enough units in the phase for all threads; blocks of one product are of nearly the same size, a multiple of 16 outputs. */
+static cut cut_of(const im__cpu *c, const im__phase *phase, const im__op *op)
 {
-    const im__weight *w = &c->weights.matrix[op->weight];
-    size_t n = outputs_a_unit(c, w);
-    return (w->n_out + n - 1) / n;
+    size_t threads = (size_t)c->options.threads, rows = rows_of(c, phase)->rows, n_out = c->weights.matrix[op->weight].n_out;
+    size_t parts = threads == 1 ? 1 : (rows + ROWS_A_PART - 1) / ROWS_A_PART;
+    size_t n = threads == 1 ? IM__MOST_OUTPUTS : outputs_of(c, phase) * parts / (threads * UNITS_A_THREAD);
+    n = n < 16 ? 16 : n > IM__MOST_OUTPUTS ? IM__MOST_OUTPUTS : n;
+    size_t blocks = (n_out + n - 1) / n, outputs = ((n_out + blocks - 1) / blocks + 15) & ~(size_t)15;
+    return (cut){parts, outputs, parts * ((n_out + outputs - 1) / outputs)};
 }
 
 /* Outputs begin .. end of a product, for all rows of `in`. */
@@ -163,47 +173,58 @@ static void multiply(const im__cpu *c, const im__op *op, const im__matmul_in *in
     (kernel != NULL ? kernel->run : im__matmul_c)(&c->weights.matrix[op->weight], in, bias, y, y_stride, begin, end);
 }
 
-/* The rows and their rests in one go, into scratch, so that the weights are read once; then their sums. */
-static void multiply_wide(const im__cpu *c, const im__op *op, im__matmul_in in, const float *bias, size_t begin, size_t end,
-                          float *scratch)
+static im__act rows_from(const im__act *act, size_t row)
 {
-    size_t rows = in.rows, n = end - begin, n_out = c->weights.matrix[op->weight].n_out;
-    in.rows = 2 * rows;
+    return (im__act){act->n, act->q + row * act->n, act->d + row * (act->n / IM__ACT_GROUP), act->sum + row * (act->n / 16)};
+}
+
+/* A wide product of `rows` rows from `first` on: with their rests in one go where that is all rows, so that the weights are read once; then the
+ * sums of both. */
+static void multiply_wide(const im__cpu *c, const im__op *op, size_t first, size_t rows, size_t all, const float *bias,
+                          size_t begin, size_t end, float *scratch)
+{
+    size_t n = end - begin;
+    im__act act = rows_from(&c->act[op->src], first), rests = rows_from(&c->act[op->src], all + first);
+    im__matmul_in in = {.act = &act, .rows = rows == all ? 2 * rows : rows};
     multiply(c, op, &in, NULL, scratch - begin, n, begin, end);
+    in.act = &rests;
+    if (rows != all) multiply(c, op, &in, NULL, scratch + rows * n - begin, n, begin, end);
     for (size_t r = 0; r < rows; r++) {
-        const float *first = scratch + r * n, *rest = scratch + (rows + r) * n;
-        float *y = value_row(c, op->dst, 0) + r * n_out + begin;
-        for (size_t i = 0; i < n; i++) y[i] = first[i] + rest[i];
+        const float *whole = scratch + r * n, *rest = scratch + (rows + r) * n;
+        float *y = value_row(c, op->dst, first + r) + begin;
+        for (size_t i = 0; i < n; i++) y[i] = whole[i] + rest[i];
         for (size_t i = 0; bias != NULL && i < n; i++) y[i] = y[i] + bias[begin + i];
     }
 }
 
-static void run_matmul_unit(im__cpu *c, const im__op *op, size_t rows, size_t unit, int thread)
+static void run_matmul_unit(im__cpu *c, const im__op *op, size_t all, const cut *by, size_t unit, int thread)
 {
     const im__weight *w = &c->weights.matrix[op->weight];
-    bool quantised = !im__dtype_is_float(w->dtype);
-    im__matmul_in in = {.act = quantised ? &c->act[op->src] : NULL,
-                        .x = quantised ? NULL : c->value[op->src],
-                        .x_stride = c->p->value[op->src].width,
-                        .rows = rows};
     const float *bias = op->vector == IM__NONE ? NULL : c->p->vector[op->vector].data;
-    size_t n = outputs_a_unit(c, w), begin = unit * n, end = begin + n < w->n_out ? begin + n : w->n_out;
-    if (quantised && op->wide)
-        multiply_wide(c, op, in, bias, begin, end, scratch_of(c, thread));
-    else
-        multiply(c, op, &in, bias, value_row(c, op->dst, 0), w->n_out, begin, end);
+    size_t part = unit % by->parts, first = all * part / by->parts, rows = all * (part + 1) / by->parts - first;
+    size_t begin = unit / by->parts * by->outputs, end = begin + by->outputs < w->n_out ? begin + by->outputs : w->n_out;
+    size_t width = c->p->value[op->src].width;
+    if (im__dtype_is_float(w->dtype)) {
+        im__matmul_in in = {.x = c->value[op->src] + first * width, .x_stride = width, .rows = rows};
+        multiply(c, op, &in, bias, value_row(c, op->dst, first), w->n_out, begin, end);
+    } else if (op->wide) {
+        multiply_wide(c, op, first, rows, all, bias, begin, end, scratch_of(c, thread));
+    } else {
+        im__act act = rows_from(&c->act[op->src], first);
+        multiply(c, op, &(im__matmul_in){.act = &act, .rows = rows}, bias, value_row(c, op->dst, first), w->n_out, begin, end);
+    }
 }
 
 static void run_matmul(im__cpu *c, const im__phase *phase, size_t unit, int thread)
 {
     for (size_t i = phase->first; i < phase->first + phase->count; i++) {
         const im__op *op = c->lowered.action[i].op;
-        size_t units = units_of(c, op);
-        if (unit < units) {
-            run_matmul_unit(c, op, rows_of(c, phase)->rows, unit, thread);
+        cut by = cut_of(c, phase, op);
+        if (unit < by.units) {
+            run_matmul_unit(c, op, rows_of(c, phase)->rows, &by, unit, thread);
             return;
         }
-        unit -= units;
+        unit -= by.units;
     }
 }
 
@@ -305,7 +326,7 @@ static size_t count_units(const im__cpu *c, const im__phase *phase)
     if (set->rows == 0) return 0;
     if (phase->kind == IM__PHASE_ROWS) return (set->rows + ROWS_A_UNIT - 1) / ROWS_A_UNIT;
     if (phase->kind == IM__PHASE_ATTENTION) return attention_units(c, set, c->lowered.action[phase->first].op);
-    for (size_t i = phase->first; i < phase->first + phase->count; i++) units += units_of(c, c->lowered.action[i].op);
+    for (size_t i = phase->first; i < phase->first + phase->count; i++) units += cut_of(c, phase, c->lowered.action[i].op).units;
     return units;
 }
 
