@@ -93,12 +93,112 @@ static inline void group_codes(uint32_t dtype, const uint8_t *b, size_t k, uint6
     }
 }
 
-void im__codes_read(uint32_t dtype, const void *row, size_t first, size_t count, uint64_t *codes)
+/* ---- codes of many rows: w[i][row] is the i-th word of 4 of their codes or bytes ---- */
+
+typedef uint32_t words[IM__ROWS_READ];
+
+static void load_words(const im__rows *r, size_t at, size_t n, words *w)
 {
-    const im__dtype_info *info = im__dtype_get(dtype);
-    size_t per_block = info->block_len / info->group_len, words = info->group_len / 8;
-    for (size_t g = first; g < first + count; g++, codes += words)
-        group_codes(dtype, (const uint8_t *)row + g / per_block * info->block_bytes, g % per_block, codes);
+    for (size_t row = 0; row < r->count; row++)
+        for (size_t i = 0; i < n; i++) w[i][row] = im__load_u32(r->block[row] + at + 4 * i);
+    for (size_t row = r->count; row < IM__ROWS_READ; row++)
+        for (size_t i = 0; i < n; i++) w[i][row] = 0;
+}
+
+/* to |= ((w >> right) & mask) << left, the mask in every byte. */
+static void add_fields(words *to, const words *w, size_t n, unsigned right, unsigned mask, unsigned left)
+{
+    const uint32_t each = mask * 0x01010101u;
+    for (size_t i = 0; i < n; i++)
+        for (size_t row = 0; row < IM__ROWS_READ; row++) to[i][row] |= ((w[i][row] >> right) & each) << left;
+}
+
+static void add_loaded(const im__rows *r, size_t at, unsigned right, unsigned mask, unsigned left, words *to)
+{
+    words w[8];
+    load_words(r, at, 8, w);
+    add_fields(to, w, 8, right, mask, left);
+}
+
+/* Sixteen bytes of two 4-bit codes each, as in nibbles(). */
+static void add_nibbles(const im__rows *r, size_t at, words *to)
+{
+    words w[4];
+    load_words(r, at, 4, w);
+    add_fields(to, w, 4, 0, 15, 0);
+    add_fields(to + 4, w, 4, 4, 15, 0);
+}
+
+/* Bit i of four bytes is the fifth bit of element i. */
+static void add_fifth_bits(const im__rows *r, size_t at, words *to)
+{
+    words bits[1];
+    load_words(r, at, 1, bits);
+    for (size_t i = 0; i < 8; i++)
+        for (size_t row = 0; row < IM__ROWS_READ; row++) {
+            uint32_t four = bits[0][row] >> (4 * i) & 15;
+            to[i][row] |= ((four | four << 7 | four << 14 | four << 21) & 0x01010101u) << 4;
+        }
+}
+
+static void flip_signs(words *to)
+{
+    for (size_t i = 0; i < 8; i++)
+        for (size_t row = 0; row < IM__ROWS_READ; row++) to[i][row] ^= 0x80808080u;
+}
+
+/* Record k of super blocks of 256. */
+static void read_super_codes(uint32_t dtype, const im__rows *r, size_t k, words *to)
+{
+    const unsigned pair = (unsigned)(k % 4 * 2), nibble = (unsigned)(k % 2 * 4), bit = (unsigned)k;
+    switch (dtype) {
+    case IM__Q2_K: add_loaded(r, 16 + k / 4 * 32, pair, 3, 0, to); break;
+    case IM__Q3_K:
+        add_loaded(r, 32 + k / 4 * 32, pair, 3, 0, to);
+        add_loaded(r, 0, bit, 1, 2, to);
+        break;
+    case IM__Q4_K: add_loaded(r, 16 + k / 2 * 32, nibble, 15, 0, to); break;
+    case IM__Q5_K:
+        add_loaded(r, 48 + k / 2 * 32, nibble, 15, 0, to);
+        add_loaded(r, 16, bit, 1, 4, to);
+        break;
+    case IM__Q6_K:
+        add_loaded(r, k / 4 * 64 + k % 2 * 32, (unsigned)(k % 4 / 2 * 4), 15, 0, to);
+        add_loaded(r, 128 + k / 4 * 32, pair, 3, 4, to);
+        break;
+    default: add_nibbles(r, 8 + 16 * k, to); break; /* IQ4_XS */
+    }
+}
+
+static void read_codes(uint32_t dtype, const im__rows *r, words *to)
+{
+    switch (dtype) {
+    case IM__Q4_0:
+    case IM__IQ4_NL: add_nibbles(r, 2, to); break;
+    case IM__Q4_1: add_nibbles(r, 4, to); break;
+    case IM__Q5_0:
+        add_nibbles(r, 6, to);
+        add_fifth_bits(r, 2, to);
+        break;
+    case IM__Q5_1:
+        add_nibbles(r, 8, to);
+        add_fifth_bits(r, 4, to);
+        break;
+    case IM__Q8_0:
+        load_words(r, 2, 8, to);
+        flip_signs(to);
+        break;
+    default: add_nibbles(r, 1, to); break; /* MXFP4 */
+    }
+}
+
+void im__codes_read(uint32_t dtype, const im__rows *rows, size_t index, uint32_t codes[8][IM__ROWS_READ])
+{
+    memset(codes, 0, 8 * sizeof *codes);
+    if (im__dtype_get(dtype)->block_len == 32)
+        read_codes(dtype, rows, codes);
+    else
+        read_super_codes(dtype, rows, index, codes);
 }
 
 /* ---- weights ---- */
@@ -134,13 +234,13 @@ static void put_weights(int8_t w[8], uint64_t codes, unsigned offset)
     memcpy(w, &weights, 8);
 }
 
-static void read_weights(uint32_t dtype, const uint8_t *b, size_t k, size_t words, int8_t w[32])
+static void read_weights(uint32_t dtype, const uint8_t *b, size_t k, size_t count, int8_t w[32])
 {
     uint64_t c[4] = {0};
     const int8_t *table = table_of(dtype);
     group_codes(dtype, b, k, c);
-    for (size_t i = 0; i < words; i++) put_weights(w + 8 * i, c[i], offset_of(dtype));
-    for (size_t i = 0; table != NULL && i < 8 * words; i++) w[i] = table[w[i]];
+    for (size_t i = 0; i < count; i++) put_weights(w + 8 * i, c[i], offset_of(dtype));
+    for (size_t i = 0; table != NULL && i < 8 * count; i++) w[i] = table[w[i]];
 }
 
 /* ---- scales ---- */
@@ -201,11 +301,14 @@ static void read_scale(uint32_t dtype, const uint8_t *b, size_t k, im__group *g)
     }
 }
 
-void im__stored_scale(uint32_t dtype, const void *row, size_t index, uint16_t *s, uint16_t *m)
+void im__stored_scales(uint32_t dtype, const im__rows *rows, uint16_t s[IM__ROWS_READ], uint16_t m[IM__ROWS_READ])
 {
-    const uint8_t *b = (const uint8_t *)row + index * im__dtype_get(dtype)->block_bytes;
-    *s = dtype == IM__MXFP4 ? b[0] : im__load_u16(b);
-    *m = im__dtype_has_min(dtype) ? im__load_u16(b + 2) : 0;
+    const bool has_min = im__dtype_has_min(dtype), is_byte = dtype == IM__MXFP4;
+    for (size_t i = 0; i < rows->count; i++) {
+        s[i] = is_byte ? rows->block[i][0] : im__load_u16(rows->block[i]);
+        m[i] = has_min ? im__load_u16(rows->block[i] + 2) : 0;
+    }
+    for (size_t i = rows->count; i < IM__ROWS_READ; i++) s[i] = m[i] = 0;
 }
 
 bool im__dtype_has_min(uint32_t dtype)
@@ -239,10 +342,9 @@ static void super_nibbles(const uint8_t *b, im__super *out)
     }
 }
 
-void im__super_read(uint32_t dtype, const void *row, size_t index, im__super *out)
+void im__super_read(uint32_t dtype, const uint8_t *b, im__super *out)
 {
     const im__dtype_info *info = im__dtype_get(dtype);
-    const uint8_t *b = (const uint8_t *)row + index * info->block_bytes;
     size_t d, dmin, groups = (size_t)info->block_len / info->group_len;
     super_offsets(dtype, &d, &dmin);
     *out = (im__super){.d = im__load_u16(b + d), .dmin = dmin ? im__load_u16(b + dmin) : 0};

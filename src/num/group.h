@@ -26,14 +26,21 @@ bool im__dtype_has_min(uint32_t dtype);
  * is required; the caller has checked that the row is that long. */
 void im__group_read(uint32_t dtype, const void *row, size_t index, im__group *out);
 
-/* The integers of `count` groups from `first` on as the file has them, without sign: code = w + 8 (Q4_0), + 16 (Q5_0), + 128 (Q8_0), + 4
- * (Q3_K), + 32 (Q6_K), the index into its table (IQ4_NL, IQ4_XS, MXFP4), else w. Element 8i + j of them is byte j, counted from the
- * lowest, of codes[i]. */
-void im__codes_read(uint32_t dtype, const void *row, size_t first, size_t count, uint64_t *codes);
+/* The same block of up to 16 rows. */
+enum { IM__ROWS_READ = 16 };
+typedef struct im__rows {
+    const uint8_t *block[IM__ROWS_READ];
+    size_t count;
+} im__rows;
 
-/* The scale of block `index` as it is stored, for types with one scale in a block of 32: binary16, of MXFP4 the exponent e of 2^(e - 128).
- * *m: the minimum; 0 where the format has none. */
-void im__stored_scale(uint32_t dtype, const void *row, size_t index, uint16_t *s, uint16_t *m);
+/* The integers of 32 elements, number `index` of them in the block, of each row as the file has them, without sign: code = w + 8 (Q4_0), + 16
+ * (Q5_0), + 128 (Q8_0), + 4 (Q3_K), + 32 (Q6_K), the index into its table (IQ4_NL, IQ4_XS, MXFP4), else w. Element 4i + j of row r is byte j,
+ * counted from the lowest, of codes[i][r]; 0 for rows that are not there. */
+void im__codes_read(uint32_t dtype, const im__rows *rows, size_t index, uint32_t codes[8][IM__ROWS_READ]);
+
+/* The scales of blocks of 32 as they are stored: binary16, of MXFP4 the exponent e of 2^(e - 128). m: the minima; 0 where the format has none. 0 for rows
+ * that are not there. */
+void im__stored_scales(uint32_t dtype, const im__rows *rows, uint16_t s[IM__ROWS_READ], uint16_t m[IM__ROWS_READ]);
 
 /* The scales of one 256-element block of a type that keeps small integers under a super scale (Q2_K to Q6_K, IQ4_XS). Of its group k,
  * s = d * scale[k] and m = -(dmin * min[k]), both exact. Packers keep these instead of the products, which are larger. */
@@ -43,8 +50,8 @@ typedef struct im__super {
     uint8_t min[16];
 } im__super;
 
-/* Reads block `index` of a row. The type must be one of those above. */
-void im__super_read(uint32_t dtype, const void *row, size_t index, im__super *out);
+/* Reads the block at b. The type must be one of those above. */
+void im__super_read(uint32_t dtype, const uint8_t *b, im__super *out);
 
 /* dst[0..n) = the row's values by the format's exact formula in binary32 (product rounded, then sum rounded), or widened for float types. n is a
  * multiple of the block length. Judged bit for bit against the reference implementation of the formats. */

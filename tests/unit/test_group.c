@@ -84,7 +84,7 @@ static void check_group(const sample *s, size_t index)
     if (is_super(s->type)) {
         im__super super;
         size_t groups = info->block_len / info->group_len, k = index % groups;
-        im__super_read(s->type, s->blocks, index / groups, &super);
+        im__super_read(s->type, s->blocks + index / groups * info->block_bytes, &super);
         assert_true((double)g.s == (double)im__f32_of_f16(super.d) * super.scale[k]);
         assert_true((double)g.m == -((double)im__f32_of_f16(super.dmin) * super.min[k]));
     }

@@ -70,14 +70,14 @@ static uint8_t *put_record(uint8_t *line, const record *r, unsigned bits)
 
 static void put_half(uint8_t *at, size_t o, uint16_t half) { memcpy(at + 2 * o, &half, 2); }
 
-/* The scale of group g of the chunk, for forms that keep one per group. */
-static void put_scale(im__form f, uint8_t *scales, size_t g, size_t o, uint16_t s, uint16_t m)
+/* Scales of group g of the chunk, for forms that keep one per group. */
+static void put_scales(im__form f, uint8_t *scales, size_t g, const uint16_t s[IM__PANEL], const uint16_t m[IM__PANEL])
 {
-    if (f.scales == IM__SCALES_HALF) put_half(scales + 32 * g, o, s);
-    if (f.scales == IM__SCALES_EXPONENT) scales[16 * g + o] = (uint8_t)s;
+    if (f.scales == IM__SCALES_HALF) memcpy(scales + 32 * g, s, 32);
+    for (size_t o = 0; f.scales == IM__SCALES_EXPONENT && o < IM__PANEL; o++) scales[16 * g + o] = (uint8_t)s[o];
     if (f.scales != IM__SCALES_HALF_MIN) return;
-    put_half(scales + 64 * g, o, s);
-    put_half(scales + 64 * g + 32, o, m);
+    memcpy(scales + 64 * g, s, 32);
+    memcpy(scales + 64 * g + 32, m, 32);
 }
 
 static void put_super(im__form f, uint8_t *scales, size_t o, const im__super *super)
@@ -94,51 +94,58 @@ static void put_super(im__form f, uint8_t *scales, size_t o, const im__super *su
 
 /* ---- panels ---- */
 
-/* Scales of output o of a chunk of n records, the row's from `first` on. */
-static void pack_scales(const im__weight *w, im__form f, const uint8_t *row, size_t first, size_t n, uint8_t *scales, size_t o)
+static im__rows rows_at(const im__weight *w, size_t out, size_t outs, size_t block, size_t block_bytes)
 {
-    uint16_t s, m;
+    im__rows r = {.count = outs};
+    for (size_t o = 0; o < outs; o++) r.block[o] = (const uint8_t *)w->data + (out + o) * w->row_bytes + block * block_bytes;
+    return r;
+}
+
+/* A record of a type whose blocks are of 32 elements: number i of the chunk. */
+static void pack_scales(const im__weight *w, im__form f, const im__rows *rows, size_t i, uint8_t *scales)
+{
+    uint16_t s[IM__PANEL], m[IM__PANEL];
+    im__stored_scales(w->dtype, rows, s, m);
+    put_scales(f, scales, i, s, m);
+}
+
+static void pack_super_scales(const im__weight *w, im__form f, const im__rows *rows, uint8_t *scales)
+{
     im__super super;
-    if (f.scales >= IM__SCALES_SUPER) {
-        im__super_read(w->dtype, row, first * IM__RECORD / IM__CHUNK, &super);
+    for (size_t o = 0; o < rows->count; o++) {
+        im__super_read(w->dtype, rows->block[o], &super);
         put_super(f, scales, o, &super);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        im__stored_scale(w->dtype, row, first + i, &s, &m);
-        put_scale(f, scales, i, o, s, m);
     }
 }
 
-/* Codes of output o of n records. */
-static void pack_codes(const im__weight *w, im__form f, const uint8_t *row, size_t first, size_t n, record *r, size_t o)
+/* A chunk of n records, the rows' from `first` on. */
+static uint8_t *pack_chunk(const im__weight *w, im__form f, size_t out, size_t outs, size_t first, size_t n, uint8_t *to)
 {
-    uint64_t codes[IM__CHUNK / 8];
-    size_t per_record = IM__RECORD / f.group;
-    im__codes_read(w->dtype, row, first * per_record, n * per_record, codes);
-    for (size_t i = 0; i < n; i++)
-        for (size_t word = 0; word < IM__RECORD / 8; word++) {
-            r[i].quad[2 * word][o] = (uint32_t)codes[i * (IM__RECORD / 8) + word];
-            r[i].quad[2 * word + 1][o] = (uint32_t)(codes[i * (IM__RECORD / 8) + word] >> 32);
-        }
+    const im__dtype_info *info = im__dtype_get(w->dtype);
+    const size_t per_block = (size_t)info->block_len / IM__RECORD;
+    uint8_t *line = to + im__scale_bytes(f, n * IM__RECORD / f.group);
+    im__rows rows = {0};
+    record r;
+    memset(to, 0, (size_t)(line - to));
+    for (size_t i = 0; i < n; i++) {
+        size_t index = (first + i) % per_block;
+        if (index == 0) rows = rows_at(w, out, outs, (first + i) / per_block, info->block_bytes);
+        if (per_block == 1)
+            pack_scales(w, f, &rows, i, to);
+        else if (index == 0)
+            pack_super_scales(w, f, &rows, to);
+        im__codes_read(w->dtype, &rows, index, r.quad);
+        line = put_record(line, &r, f.bits);
+    }
+    return line;
 }
 
 static void pack_panel(const im__weight *w, im__form f, uint8_t *to, size_t out, size_t outs)
 {
     enum { MOST = IM__CHUNK / IM__RECORD };
-    record r[MOST];
-    if (outs < IM__PANEL) memset(r, 0, sizeof r);
     for (size_t done = 0, records = w->n_in / IM__RECORD, n; done < records; done += n) {
         n = records - done < MOST ? records - done : MOST;
-        uint8_t *line = to + im__scale_bytes(f, n * IM__RECORD / f.group);
-        memset(to, 0, (size_t)(line - to));
-        for (size_t o = 0; o < outs; o++) {
-            const uint8_t *row = (const uint8_t *)w->data + (out + o) * w->row_bytes;
-            pack_scales(w, f, row, done, n, to, o);
-            pack_codes(w, f, row, done, n, r, o);
-        }
-        for (size_t i = 0; i < n; i++) line = put_record(line, &r[i], f.bits);
-        to = line;
+        to = pack_chunk(w, f, out, outs, done, n, to);
     }
 }
 
