@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same answer alone and in a crowd, on a real model: test_crowd.py MODEL CROWD_RUN"""
+import shlex
+import subprocess
+import sys
+
+from program import GEMMA3, SMOLLM2, need_model
+
+path = need_model({'smollm2': SMOLLM2, 'gemma3': GEMMA3}[sys.argv[1]])
+sys.exit(subprocess.run([*shlex.split(sys.argv[2]), path]).returncode)
