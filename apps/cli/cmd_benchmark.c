@@ -227,7 +227,7 @@ static int measure(im_model *model, const settings *s, bench_row *rows, size_t c
     im_model_info info;
     im_model_get_info(model, &info);
     uint32_t need = positions(rows, count);
-    im_engine *e = open_engine(about.name, model, &s->run, need, 1);
+    im_engine *e = open_engine(about.name, model, &s->run, need, 1, false);
     int32_t *ids = e == NULL ? NULL : random_ids(info.vocabulary, need);
     double *rates = calloc(count * (size_t)s->repetitions, sizeof *rates);
     int code = EXIT_FAILED;

@@ -66,13 +66,14 @@ static void print_stats(const conversation *c)
         fprintf(stderr, "no answer yet; %d threads, %s kernels, context %u\n", info.threads, info.cpu_level, info.context);
         return;
     }
-    double prompt_rate = r->prompt_ms > 0 ? (double)r->prompt_tokens * 1e3 / r->prompt_ms : 0;
+    double prompt_rate = r->prompt_ms > 0 ? (double)(r->prompt_tokens - r->cached_tokens) * 1e3 / r->prompt_ms : 0;
     double rate = r->generate_ms > 0 && r->count > 1 ? (double)(r->count - 1) * 1e3 / r->generate_ms : 0;
-    fprintf(stderr,
-            "last answer: %zu prompt tokens at %.1f/s, first token after %.0f ms, %zu tokens at %.1f/s; conversation: %llu "
-            "answers, %zu tokens, %zu of %u positions\n",
-            r->prompt_tokens, prompt_rate, r->first_token_ms, r->count, rate, (unsigned long long)c->answers, c->tokens,
-            r->prompt_tokens + r->count, info.context);
+    fprintf(
+        stderr,
+        "last answer: %zu prompt tokens (%zu known) at %.1f/s, first token after %.0f ms, %zu tokens at %.1f/s; conversation: %llu "
+        "answers, %zu tokens, %zu of %u positions\n",
+        r->prompt_tokens, r->cached_tokens, prompt_rate, r->first_token_ms, r->count, rate, (unsigned long long)c->answers,
+        c->tokens, r->prompt_tokens + r->count, info.context);
 }
 
 static void print_help(void)
@@ -277,7 +278,7 @@ int cmd_chat(int argc, char **argv)
     if (!info.has_chat_template && s.chat_template == NULL)
         code = refuse(&info);
     else
-        engine = open_engine(about.name, model, &s.run, context_for(model), 1);
+        engine = open_engine(about.name, model, &s.run, context_for(model), 1, true);
     if (engine != NULL)
         code = run(engine, &s);
     else

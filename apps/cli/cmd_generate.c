@@ -240,7 +240,7 @@ static int run(im_model *model, const settings *s, const arg_rest *rest)
     int32_t *ids = prompt_ids(model, s, rest, &n);
     int code = EXIT_FAILED;
     im_engine *e =
-        ids == NULL ? NULL : open_engine(about.name, model, &s->run, context_for(model, s, n), 1 + (uint32_t)s->neighbours);
+        ids == NULL ? NULL : open_engine(about.name, model, &s->run, context_for(model, s, n), 1 + (uint32_t)s->neighbours, false);
     if (e != NULL) code = answer(e, s, ids, n);
     im_engine_close(e);
     free(ids);

@@ -159,7 +159,7 @@ int cmd_perplexity(int argc, char **argv)
     im_model *model = open_model(about.name, rest.item[0], false, s.pre);
     int32_t *ids = model == NULL ? NULL : input(model, &s, &n);
     if (ids != NULL && n < 2) say(about.name, "%zu tokens are too few to score; at least 2 are needed", n);
-    im_engine *e = ids == NULL || n < 2 ? NULL : open_engine(about.name, model, &s.run, context_for(model, n), 1);
+    im_engine *e = ids == NULL || n < 2 ? NULL : open_engine(about.name, model, &s.run, context_for(model, n), 1, false);
     code = e == NULL ? EXIT_FAILED : run(e, &s, ids, n);
     im_engine_close(e);
     im_free(ids);

@@ -106,7 +106,17 @@ im_model *open_model(const char *who, const char *path, bool vocabulary_only, co
 
 static void draw_load(void *user, double fraction) { progress_draw(user, fraction, NULL); }
 
-im_engine *open_engine(const char *who, im_model *model, const run_options *run, uint32_t context, uint32_t sequences)
+/* Room for what a conversation has computed so far, as often as its context needs: twice, since windows are kept at more than one point. Pages that it does not reach are
+ * never touched. */
+static uint64_t cache_for(const im_model *model, const im_engine_options *o)
+{
+    im_memory_plan p;
+    if (im_engine_plan(model, o, &p, NULL) != IM_OK) return 0;
+    return p.available == 0 || p.weights + 3 * p.kv + p.workspace < p.available ? 2 * p.kv : 0;
+}
+
+im_engine *open_engine(const char *who, im_model *model, const run_options *run, uint32_t context, uint32_t sequences,
+                       bool conversation)
 {
     im_error err;
     im_engine *engine;
@@ -126,6 +136,7 @@ im_engine *open_engine(const char *who, im_model *model, const run_options *run,
     o.device = run->device;
     o.progress = draw_load;
     o.progress_user = &bar;
+    if (conversation) o.cache_ram = cache_for(model, &o);
     im_status status = im_engine_open_model(&engine, model, &o, &err);
     progress_end(&bar);
     if (status == IM_OK) return engine;

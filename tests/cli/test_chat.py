@@ -5,7 +5,7 @@ import sys
 from program import TINY, check, verdict
 from terminal import CONTROL_C, CONTROL_D, UP, Terminal
 
-NUMBERS = rb'last answer: (\d+) prompt tokens at .*?, (\d+) tokens at .*?conversation: (\d+) answers, (\d+) tokens, (\d+) of (\d+) positions'
+NUMBERS = rb'last answer: (\d+) prompt tokens \((?:\d+) known\) at .*?, (\d+) tokens at .*?conversation: (\d+) answers, (\d+) tokens, (\d+) of (\d+) positions'
 
 
 def chat(*args, env=None):
@@ -92,6 +92,17 @@ def no_room():
     check(t.close() == 0, 'Ctrl-D')
 
 
+def remembers():
+    t = chat()
+    for question in ('The mule carried iron over the mountain', 'slowly and never the same way twice', 'and at night it counted the stars', 'why'):
+        ask(t, question)
+    t.line('/stats')
+    found = t.expect(rb'last answer: (\d+) prompt tokens \((\d+) known\)')
+    check(found and t.prompt() and 64 <= int(found.group(2)) < int(found.group(1)), f'the turns before are not computed again: {t.shown[-300:]}')
+    t.send(CONTROL_D)
+    check(t.close() == 0, 'Ctrl-D')
+
+
 def colours():
     for env, coloured in (({}, True), ({'NO_COLOR': '1'}, False), ({'TERM': 'dumb'}, False)):
         t = Terminal('chat', TINY, '--max-tokens', 6, env=env)
@@ -104,7 +115,7 @@ def colours():
 
 
 def main():
-    for part in (commands, history, editing, no_room, colours):
+    for part in (commands, history, editing, no_room, remembers, colours):
         part()
         print(part.__name__, flush=True)
     return verdict()
