@@ -143,15 +143,6 @@ static im_status plan(settings *s, im_memory_plan *p, im_error *err)
     return im_engine_plan(s->o.model, e, p, err);
 }
 
-static void say_plan(const settings *s, const im_memory_plan *p)
-{
-    const im_engine_options *e = &s->o.engine;
-    say(about.name,
-        "memory: weights %.0f MiB, keys and values %.0f MiB (prefix cache %.0f MiB of them), workspace %.0f MiB: %.0f MiB; "
-        "available %.0f MiB",
-        mib(p->weights), mib(p->kv), mib(e->cache_ram), mib(p->workspace), mib(plan_bytes(p)), mib(p->available));
-}
-
 /* 1: it does not fit, which was said. */
 static int refuse_plan(const settings *s, const im_memory_plan *p)
 {
@@ -200,12 +191,11 @@ static int dry_run(const settings *s, const im_memory_plan *p)
 
 static int serve(settings *s)
 {
-    im_memory_plan p;
     im_error err;
-    if (plan(s, &p, &err) != IM_OK) return say_failed(about.name, &err);
-    say_plan(s, &p);
-    int code = refuse_plan(s, &p);
-    if (code < 0) code = s->dry_run ? dry_run(s, &p) : serve_run(&s->o);
+    im_memory_plan *p = &s->o.plan;
+    if (plan(s, p, &err) != IM_OK) return say_failed(about.name, &err);
+    int code = refuse_plan(s, p);
+    if (code < 0) code = s->dry_run ? dry_run(s, p) : serve_run(&s->o);
     return code;
 }
 

@@ -290,6 +290,14 @@ static void refuse_unread(conn *c, int status, const char *message, const char *
     conn_refuse(c, status, message, NULL, code);
 }
 
+/* Clients that write head and body apart, and wait in between for word of the head, wait for the kernel's delayed acknowledgement: 40 ms. */
+static void acknowledge(conn *c)
+{
+    int one = 1;
+    bool waits = c->parser.step == HTTP_BODY && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0;
+    if (waits && !c->local) setsockopt(bufferevent_getfd(c->bev), IPPROTO_TCP, TCP_QUICKACK, &one, sizeof one);
+}
+
 static void on_head(conn *c)
 {
     const http_request *r = &c->parser.request;
@@ -304,6 +312,7 @@ static void on_head(conn *c)
     bool at_once = c->parser.step == HTTP_BAD || (c->refusal.status != 0 && r->expect_continue);
     if (!at_once) {
         set_phase(c, CONN_BODY);
+        acknowledge(c);
         if (r->expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
             evbuffer_add_printf(out, "HTTP/1.1 100 Continue\r\n\r\n");
         return;

@@ -28,6 +28,7 @@ typedef struct serve_options {
         aliases;    /* further names of the model, beside the file's name without .gguf; the first one is what answers call it */
     bool any_model; /* requests may name any model */
     im_engine_options engine;
+    im_memory_plan plan; /* of that engine, for the log */
 
     const char *host; /* address to listen on: "127.0.0.1", "::1", "0.0.0.0" ... */
     int port;

@@ -187,6 +187,18 @@ static void write_engine_log(void *user, im_log_level level, const char *line)
     journal_say(&s->journal, level, "engine: %s", line);
 }
 
+static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+static void say_plan(server *s)
+{
+    const im_memory_plan *p = &s->o->plan;
+    journal_say(&s->journal, IM_LOG_INFO,
+                "memory: weights %.0f MiB, keys and values %.0f MiB (prefix cache %.0f MiB of them), workspace %.0f MiB: %.0f MiB; "
+                "available %.0f MiB",
+                mib(p->weights), mib(p->kv), mib(s->o->engine.cache_ram), mib(p->workspace), mib(p->weights + p->kv + p->workspace),
+                mib(p->available));
+}
+
 int serve_run(const serve_options *options)
 {
     im_error err = {.message = ""};
@@ -201,6 +213,7 @@ int serve_run(const serve_options *options)
     s->journal.debug = o.log_debug;
     s->mailbox.wake = -1;
     signal(SIGPIPE, SIG_IGN);
+    say_plan(s);
     if (set_up(s, &err) == IM_OK)
         event_base_dispatch(s->base);
     else {

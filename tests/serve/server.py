@@ -85,7 +85,7 @@ class Server:
         for raw in self.process.stderr:
             line = raw.decode('utf-8', 'replace').rstrip('\n')
             self.log.append(line)
-            found = re.search(r'listening on (?:https?://.*:(\d+)|unix:|socket)', line)
+            found = re.search(r'listening on (?:https?://[^\s"]*:(\d+)|unix:|socket)', line)
             if found:
                 self.port = int(found[1]) if found[1] else self.port
                 self.listening.set()
@@ -143,7 +143,9 @@ class Server:
             s.settimeout(timeout)
             s.connect(self.unix)
             return s
-        return socket.create_connection(('127.0.0.1', self.port), timeout)
+        s = socket.create_connection(('127.0.0.1', self.port), timeout)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
 
     def connection(self, timeout=None):
         c = http.client.HTTPConnection('localhost', self.port or 80, timeout=timeout or PATIENCE)
@@ -194,7 +196,6 @@ class Server:
     def exchange(self, *pieces, timeout=None, pause=0.0, read=True):
         """Sends the pieces one by one and returns what came back until the server closed or was silent for `timeout` seconds."""
         with contextlib.closing(self.connect(timeout or 2 * SLOWER)) as s:
-            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 for i, piece in enumerate(pieces):
                     if i > 0 and pause:

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running a server: TLS, request ids, log lines, metrics that add up, the plan and what does not fit, and a loop that answers at once whatever is computed."""
+import contextlib
+import json
+import os
+import re
+import shutil
+import ssl
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import warnings
+
+from server import CHAT, COMPLETIONS, SLOWER, TINY, Answer, Server, Stream, check, command, drain, expect_error, slow_model, statuses, until, verdict
+
+SECRET = 'xyzzy-plugh'
+
+
+def tls():
+    if not shutil.which('openssl'):
+        print('no openssl command: TLS is not tested')
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        cert, key = os.path.join(folder, 'cert.pem'), os.path.join(folder, 'key.pem')
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', key, '-out', cert,
+                        '-days', '2', '-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1'], check=True, capture_output=True)
+        context = ssl.create_default_context(cafile=cert)
+        with Server('--tls-cert', cert, '--tls-key', key, '--timeout-head', 2) as s:
+            plain = s.connect
+
+            def secure(timeout=None):
+                return context.wrap_socket(plain(timeout), server_hostname='localhost')
+            s.connect = secure
+            check(s.get('/health').status == 200 and s.chat(max_tokens=3).status == 200, 'TLS')
+            events = s.events(CHAT, {'messages': [{'role': 'user', 'content': 'Hi'}], 'max_tokens': 30, 'ignore_eos': True})
+            check(events[-1] == '[DONE]', 'a stream over TLS')
+            raw = s.exchange(b'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n' * 3 + b'GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
+            check(statuses(raw) == [200] * 4, 'several requests in one record')
+            large = s.post('/tokenize', {'text': 'word ' * 100000})
+            check(large.status == 200 and large.json()['count'] > 100000, 'a large body and a large answer')
+            with contextlib.suppress(OSError):
+                with plain() as c:
+                    c.sendall(b'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n')
+                    check(b'200' not in drain(c), 'no plain HTTP on a TLS port')
+            begun = time.monotonic()
+            with plain() as c:
+                drain(c)
+            check(1 < time.monotonic() - begun < 4 * SLOWER, 'whoever does not shake hands is dropped')
+            old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter('ignore')
+                    old.maximum_version = ssl.TLSVersion.TLSv1_1
+                with contextlib.closing(old.wrap_socket(plain())):
+                    check(False, 'TLS 1.1 is refused')
+            except (OSError, ValueError):
+                pass
+            s.connect = plain
+        bad = Server('--tls-cert', key, '--tls-key', cert, ready=False)
+        check(bad.wait() == 1 and 'TLS' in bad.text(), f'a certificate that is none: {bad.text()}')
+
+
+def ids_and_log():
+    with Server('--log-format', 'json') as s:
+        for given, kept in (('abc-1.2:3_X', True), ('a b', False), ('x' * 200, False), ('"quoted"', False), ('', False)):
+            got = s.get('/health', headers={'X-Request-Id': given}).headers['x-request-id']
+            check((got == given) == kept and re.fullmatch(r'[\w.:-]{1,129}', got), f'request id {given[:20]!r}: {got!r}')
+        ids = {s.get('/health').headers['x-request-id'] for _ in range(20)}
+        check(len(ids) == 20, 'every request has an id of its own')
+        s.chat(SECRET, max_tokens=3)
+        s.complete(SECRET, max_tokens=3, logprobs=2)
+        s.post(CHAT, {'messages': [{'role': SECRET, 'content': SECRET}]})
+        s.post('/tokenize', {'text': SECRET})
+        s.get(f'/health?{SECRET}')
+        s.post(CHAT, b'{"messages": "' + SECRET.encode())
+        until(lambda: len(s.log) > 30, 2)
+        lines = []
+        for line in s.log:
+            lines.append(json.loads(line))
+        check(SECRET not in s.text(), 'no text of a prompt or a query in the log')
+        check(all({'time', 'level', 'message'} <= set(x) for x in lines), 'fields of every line')
+        asked = [x for x in lines if x['message'] == 'request']
+        chat = [x for x in asked if x['path'] == CHAT and x['status'] == 200][0]
+        check(chat['completion_tokens'] == 3 and chat['finish'] and chat['prompt_tokens'] > 3 and chat['method'] == 'POST', f'a line of a chat: {chat}')
+        check([x for x in asked if x['status'] == 400 and x.get('reason')], 'a refusal has its reason')
+
+
+def labels(s):
+    """Metrics as a dict; every line must be in the format."""
+    text, values, typed = s.get('/metrics').body.decode(), {}, set()
+    for line in text.splitlines():
+        if line.startswith('# TYPE '):
+            typed.add(line.split()[2])
+        if line.startswith('#'):
+            continue
+        m = re.fullmatch(r'([a-z_]+(?:\{(?:[a-z_]+="(?:[^"\\]|\\.)*",?)*\})?) (-?[0-9.e+-]+|\+?Inf|NaN)', line)
+        if check(m, f'a line of the metrics: {line!r}'):
+            name = re.sub(r'\{.*', '', m[1])
+            check(name in typed or re.sub(r'_(bucket|sum|count)$', '', name) in typed, f'{name} has a type')
+            values[m[1].replace(',le="', '{le="')] = float(m[2])
+    return values
+
+
+def metrics():
+    with Server() as s:
+        before = labels(s)
+        for i in range(3):
+            s.complete('Hello', max_tokens=5, ignore_eos=True)
+        s.events(COMPLETIONS, {'prompt': 'Hello', 'max_tokens': 5, 'ignore_eos': True})
+        s.complete(7)
+        s.get('/nope')
+        now = labels(s)
+
+        def grown(name):
+            return now.get(name, 0) - before.get(name, 0)
+        check(grown('ironmule_generated_tokens_total') == 20, f'tokens out: {grown("ironmule_generated_tokens_total")}')
+        check(grown('ironmule_prompt_tokens_total') == 4 * 6, f'tokens in: {grown("ironmule_prompt_tokens_total")}')
+        check(grown('ironmule_generations_total{end="finished"}') == 4, 'generations')
+        check(grown('ironmule_http_answers_total{route="completions",status="200"}') == 4, 'answers')
+        check(grown('ironmule_http_answers_total{route="completions",status="400"}') == 1, 'refusals')
+        check(grown('ironmule_refusals_total{reason="invalid_type"}') == 1 and grown('ironmule_refusals_total{reason="not_found"}') == 1, 'their reasons')
+        for name in ('time_to_first_token', 'time_per_token', 'queue', 'request'):
+            check(grown(f'ironmule_{name}_seconds_count') == 4 and grown(f'ironmule_{name}_seconds_bucket{{le="+Inf"}}') == 4, f'{name}: {now}')
+            counts = [v for k, v in now.items() if k.startswith(f'ironmule_{name}_seconds_bucket')]
+            check(counts == sorted(counts), f'{name}: buckets add up')
+        for name in ('ironmule_up', 'ironmule_requests_running', 'ironmule_requests_queued', 'ironmule_kv_pages{state="all"}', 'ironmule_cached_tokens_total',
+                     'ironmule_cache_hits_total', 'ironmule_connections', 'process_resident_memory_bytes', 'process_open_fds', 'ironmule_stuck'):
+            check(name in now, f'{name} is there')
+        build = [k for k in now if k.startswith('ironmule_build_info{')]
+        check(len(build) == 1 and 'numerics=' in build[0] and 'fingerprint="im-' in build[0], f'build info: {build}')
+        print_ = s.complete('a', max_tokens=1).json()['system_fingerprint']
+        check(print_ in build[0], 'the fingerprint of the answers is that of the metrics')
+
+
+def plan():
+    def dry(*args):
+        return subprocess.run(command('serve', TINY, '--dry-run', *args), capture_output=True, timeout=60)
+    done = dry('--json', '--parallel', '3', '--context', '256', '--mode', 'server')
+    doc = json.loads(done.stdout)
+    check(done.returncode == 0 and doc['memory']['total'] == sum(doc['memory'][k] for k in ('weights', 'kv', 'workspace')), f'a dry run: {doc}')
+    check(doc['engine']['parallel'] == 3 and doc['engine']['context'] == 256 and doc['engine']['queue'] == 512, f'settings in force: {doc["engine"]}')
+    small, large = (json.loads(dry('--json', '--cache-ram', x).stdout)['memory']['kv'] for x in ('1M', '9M'))
+    check(large - small >= 7 << 20, f'the cache is part of the plan: {small} {large}')
+    check(json.loads(dry().stdout)['memory'].keys() == doc['memory'].keys(), 'for people, with line ends')
+    done = dry('--cache-ram', '900000G')
+    check(done.returncode == 1 and b'MiB' in done.stderr and b'--cache-ram' in done.stderr, f'what does not fit is refused with numbers: {done.stderr}')
+
+
+def full():
+    """A full queue and a request that can never fit get 503 with Retry-After; others go on."""
+    model, options = slow_model()
+    with Server(*options, '--parallel', 1, '--queue', 2, '--max-tokens', 30, model=model) as s:
+        body = {'prompt': 'Hello', 'max_tokens': 60, 'ignore_eos': True}
+        streams = [Stream(s, body, COMPLETIONS) for _ in range(3)]
+        check(until(lambda: s.metric('ironmule_requests_queued') == 2, 10), 'the queue is full')
+        begun = time.monotonic()
+        a = s.complete('x', max_tokens=1)
+        expect_error(a, 503, 'a full queue', None, 'queue_full')
+        check('retry-after' in a.headers and time.monotonic() - begun < 0.5 * SLOWER, f'at once, with Retry-After: {a.headers}')
+        a = s.events(COMPLETIONS, {'prompt': 'x', 'n': 2, 'max_tokens': 1})
+        expect_error(a if isinstance(a, Answer) else Answer(200, {}, b''), 503, 'the same for a stream', None, 'queue_full')
+        check(all(x.wait(60 * SLOWER) for x in streams) and all(x.events()[-1] == '[DONE]' for x in streams), 'the others are answered')
+        check(s.complete('x').json()['usage']['completion_tokens'] <= 30, '--max-tokens is the default')
+    with Server('--kv-tokens', 128, '--context', 512) as s:
+        a = s.complete([20] * 200, max_tokens=4)
+        check(a.status == 503 and 'retry-after' in a.headers and a.error, f'a request that can never fit: {a}')
+        check(s.complete([20] * 20, max_tokens=4).status == 200, 'one that fits')
+    with Server(*options, '--timeout-request', 1, '--parallel', 1, model=model) as s:
+        a = s.complete('Hello', max_tokens=400, ignore_eos=True)
+        expect_error(a, 504, 'a deadline', None, 'timeout')
+        events = s.events(COMPLETIONS, {'prompt': 'Hello', 'max_tokens': 400, 'ignore_eos': True})
+        check(events[-1].get('error', {}).get('code') == 'timeout', f'a deadline in a stream: {events[-1]}')
+
+
+def latency():
+    """Health, metrics and refusals while a long prompt is computed and large bodies are read."""
+    model, options = slow_model()
+    with Server(*options, model=model) as s:
+        busy = [Stream(s, {'prompt': [5 + i % 300 for i in range(480)], 'max_tokens': 20, 'ignore_eos': True}, COMPLETIONS) for _ in range(2)]
+        large = json.dumps({'text': ('lorem ipsum dolor ' * 60000)[:1000000]})
+        readers = [threading.Thread(target=lambda: s.post('/tokenize', large.encode(), timeout=120)) for _ in range(2)]
+        for r in readers:
+            r.start()
+        check(until(lambda: s.metric('ironmule_requests_running') > 0, 10), 'a prompt is being computed')
+        times = {}
+        with contextlib.closing(s.connection()) as c:
+            for what, (method, path, body) in {'health': ('GET', '/health', None), 'metrics': ('GET', '/metrics', None), 'models': ('GET', '/v1/models', None),
+                                               'no path': ('POST', '/nope', '{}'), 'no JSON': ('POST', CHAT, '{'), 'a wrong field': ('POST', CHAT, '{"n":0}')}.items():
+                times[what] = []
+                for _ in range(15):
+                    begun = time.monotonic()
+                    c.request(method, path, body, {'Content-Type': 'application/json'})
+                    c.getresponse().read()
+                    times[what].append((time.monotonic() - begun) * 1e3)
+        still = not all(x.first.is_set() for x in busy)
+        for what, t in times.items():
+            print(f'{what}: median {statistics.median(t):.2f} ms, at most {max(t):.2f} ms')
+            check(statistics.median(t) < 10 * SLOWER, f'{what} takes {statistics.median(t):.1f} ms while a prompt is computed')
+        check(still, 'the prompts were being computed all the while')
+        for x in busy:
+            x.leave()
+        for r in readers:
+            r.join()
+
+
+def stuck():
+    """A watchdog that finds every step too long."""
+    model, options = slow_model()
+    with Server(*options, '--watchdog', 0.1, '--max-step-ms', 0, '--chunk', 512, model=model) as s:
+        stream = Stream(s, {'prompt': [5 + i % 300 for i in range(500)], 'max_tokens': 2, 'ignore_eos': True}, COMPLETIONS)
+        check(until(lambda: 'watchdog' in s.text(), 10), 'the log reports a stuck step')
+        a = s.get('/health')
+        check(a.status == 503 and a.json()['status'] == 'stuck' and s.metric('ironmule_stuck') == 1, f'health says so: {a}')
+        stream.wait(60 * SLOWER)
+        check(until(lambda: s.get('/health').status == 200, 5), 'and takes it back')
+
+
+def idle():
+    """An idle server takes no processor time."""
+    def ticks(s):
+        return sum(map(int, open(f'/proc/{s.pid}/stat').read().rsplit(')', 1)[1].split()[11:13]))
+    with Server() as s:
+        s.chat(max_tokens=3)
+        time.sleep(1.5)
+        before = ticks(s)
+        time.sleep(2)
+        check(ticks(s) - before <= 1, f'idle, and {ticks(s) - before} ticks')
+
+
+def main():
+    tls()
+    ids_and_log()
+    metrics()
+    plan()
+    full()
+    latency()
+    stuck()
+    idle()
+    return verdict()
+
+
+raise SystemExit(main())
