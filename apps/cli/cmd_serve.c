@@ -25,7 +25,7 @@ static const arg_command about = {
 
 typedef struct settings {
     serve_options o;
-    const char *mode, *cpu, *device, *log_format, *log_level;
+    const char *template_file, *mode, *cpu, *device, *log_format, *log_level;
     const char *cache_ram, *cache_disk, *kv_tokens, *max_body;
     int64_t port, threads, context, chunk, parallel, queue, connections, max_tokens, choices;
     arg_list aliases, origins, hosts;
@@ -187,6 +187,22 @@ static int dry_run(const settings *s, const im_memory_plan *p)
     return EXIT_DONE;
 }
 
+/* A template that cannot be run is told at the start, not to the first client. */
+static int check_template(const serve_options *o)
+{
+    static const char hello[] = "[{\"role\":\"user\",\"content\":\"Hello\"}]";
+    im_chat_options c;
+    im_error err;
+    char *text;
+    im_chat_options_defaults(&c);
+    c.chat_template = o->chat_template;
+    if (o->chat_template == NULL) return -1;
+    if (im_model_chat(o->model, hello, &c, &text, NULL, NULL, NULL, &err) != IM_OK)
+        return say(about.name, "--chat-template: %s", err.message);
+    im_free(text);
+    return -1;
+}
+
 /* ---- the command ---------------------------------------------------------------------------------------------------------------------------------------- */
 
 static int serve(settings *s)
@@ -220,6 +236,7 @@ int cmd_serve(int argc, char **argv)
         {"allow-host", 0, ARG_LIST, &s.hosts, "NAME", "answer to this Host header too, without a key; *: to any", 0, 0},
         {"alias", 0, ARG_LIST, &s.aliases, "NAME", "what the model is called; may be repeated, the first one is shown", 0, 0},
         {"any-model", 0, ARG_FLAG, &o->any_model, NULL, "requests may name any model", 0, 0},
+        {"chat-template", 0, ARG_STRING, &s.template_file, "FILE", "a chat template in place of the model's", 0, 0},
         {"mode", 0, ARG_STRING, &s.mode, "MODE", "desktop (default) or server: see below", 0, 0},
         {"parallel", 0, ARG_INT, &s.parallel, "N", "answers computed at the same time", 1, 256},
         {"queue", 0, ARG_INT, &s.queue, "N", "answers that may wait; more get 503 (0: no limit)", 0, 1000000},
@@ -246,6 +263,8 @@ int cmd_serve(int argc, char **argv)
         {"timeout-idle", 0, ARG_NUMBER, &o->idle_s, "S", "an idle connection is kept for (default 75)", 0.1, 1e6},
         {"timeout-write", 0, ARG_NUMBER, &o->write_s, "S", "a reader that takes nothing for so long is dropped (default 30)", 1,
          1e5},
+        {"stream-comment", 0, ARG_NUMBER, &o->comment_s, "S", "a silent stream sends a comment so often (default 10; 0: never)", 0,
+         1e5},
         {"drain", 0, ARG_NUMBER, &o->drain_s, "S", "after SIGTERM, running answers have so long (default 30)", 0, 1e5},
         {"watchdog", 0, ARG_NUMBER, &o->stuck_s, "S", "report a step that takes longer (default 60)", 0.1, 1e5},
         {"log-format", 0, ARG_STRING, &s.log_format, "FORMAT", "text (default) or json", 0, 0},
@@ -260,9 +279,14 @@ int cmd_serve(int argc, char **argv)
     if ((code = check(&s)) >= 0 || (code = read_sizes(&s)) >= 0) return code;
     apply_mode(&s);
     take_over(&s);
+    size_t n;
+    char *template = s.template_file == NULL ? NULL : read_file(about.name, s.template_file, &n);
+    if (s.template_file != NULL && template == NULL) return EXIT_FAILED;
+    o->chat_template = template;
     o->model = open_model(about.name, rest.item[0], false, NULL);
-    if (o->model == NULL) return EXIT_FAILED;
-    code = serve(&s);
+    code = o->model == NULL ? EXIT_FAILED : check_template(o);
+    if (code < 0) code = serve(&s);
     im_model_close(o->model);
+    free(template);
     return code;
 }

@@ -45,12 +45,26 @@ static void set_phase(conn *c, conn_phase phase)
     }
 }
 
+void conn_remind(conn *c, double seconds)
+{
+    c->silent = true;
+    if (seconds > 0 && c->phase == CONN_ANSWER) set_deadline(c, seconds);
+}
+
+static void remind(conn *c)
+{
+    if (c->job != NULL && c->silent) job_remind(c->job);
+    conn_remind(c, c->s->o->comment_s);
+}
+
 static void on_deadline(evutil_socket_t fd, short what, void *user)
 {
     conn *c = user;
     (void)fd;
     (void)what;
-    if (c->phase == CONN_HEAD)
+    if (c->phase == CONN_ANSWER)
+        remind(c);
+    else if (c->phase == CONN_HEAD)
         refuse_unread(c, 408, "the head of the request took too long", "request_timeout");
     else if (c->phase == CONN_BODY)
         refuse_unread(c, 408, "the body of the request took too long", "request_timeout");
@@ -244,6 +258,7 @@ void conn_stream_write(conn *c, const void *data, size_t n)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
     if (n == 0 || c->drop) return;
+    c->silent = false;
     if (c->chunked) evbuffer_add_printf(out, "%zx\r\n", n);
     evbuffer_add(out, data, n);
     if (c->chunked) evbuffer_add(out, "\r\n", 2);

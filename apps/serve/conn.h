@@ -45,9 +45,10 @@ struct conn {
     bool allow_origin;  /* the answer names the request's origin */
     bool close_after;   /* no further request on this connection */
     bool streaming, chunked;
-    bool local; /* over a Unix socket */
-    bool eof;   /* the client has closed its side */
-    bool drop;  /* it reads too slowly, and goes as soon as nothing of it is in use */
+    bool local;  /* over a Unix socket */
+    bool eof;    /* the client has closed its side */
+    bool silent; /* a stream in which nothing was written since the last comment */
+    bool drop;   /* it reads too slowly, and goes as soon as nothing of it is in use */
     refusal refusal;
     char refusal_text[256]; /* room for a message that is put together */
     job *job;               /* that computes the present answer */
@@ -74,6 +75,9 @@ void conn_refuse(conn *c, int status, const char *message, const char *param, co
 void conn_stream_begin(conn *c, const char *type);
 void conn_stream_write(conn *c, const void *data, size_t n);
 void conn_stream_end(conn *c);
+
+/* From now on a job that streams is reminded (job_remind) each time it was silent for `seconds`; 0: never. */
+void conn_remind(conn *c, double seconds);
 
 /* Nothing is pending here: for a drain. */
 bool conn_is_idle(const conn *c);

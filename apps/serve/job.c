@@ -67,6 +67,13 @@ void job_abandon(job *j)
         cancel_requests(j);
 }
 
+void job_remind(job *j)
+{
+    if (!j->f.stream || j->conn == NULL || j->problem.status != 0) return;
+    stream_begin(j);
+    conn_stream_write(j->conn, ": waiting\n\n", 11);
+}
+
 void job_cancel(job *j) { cancel_requests(j); }
 
 /* ---- the answer ------------------------------------------------------------------------------------------------------------------------------------ */
@@ -209,6 +216,7 @@ static void read_prepared(letter *l, void *user)
     (void)user;
     j->is_prepared = true;
     if (atomic_load(&j->cancelled) || j->problem.status != 0) cancel_requests(j);
+    if (j->f.stream && j->conn != NULL && j->problem.status == 0) conn_remind(j->conn, j->s->o->comment_s);
     letter *early = j->early;
     bool over = is_over(j);
     while (early != NULL) { /* the last of them may end the job */

@@ -80,6 +80,9 @@ void job_abandon(job *j);
 /* At the end of a drain: cancels the requests; the client is told. */
 void job_cancel(job *j);
 
+/* A stream has been silent for long: proxies and clients are told that something is still coming. */
+void job_remind(job *j);
+
 /* ---- on a worker (prepare.c, text_routes.c) ---- */
 
 void job_prepare(task *t);
@@ -115,6 +118,7 @@ json_t *text_of_bytes(const char *bytes, size_t n);
 
 void answer_write(job *j); /* a whole answer, or the worker's reply */
 
+void stream_begin(job *j); /* the head, if it was not sent yet */
 void stream_token(job *j, choice *c, const token_letter *t);
 void stream_choice_end(job *j, choice *c);
 void stream_finish(job *j, const choice *wrong); /* wrong: the choice that failed; NULL: none */

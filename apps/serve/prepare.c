@@ -22,13 +22,21 @@ int status_of(im_status status, const char **code)
     }
 }
 
+/* Clients are not told where the file lies. */
+static const char *without_path(const job *j, const char *message)
+{
+    const char *path = j->s->model.path;
+    size_t n = strlen(path);
+    return strncmp(message, path, n) == 0 && strncmp(message + n, ": ", 2) == 0 ? message + n + 2 : message;
+}
+
 bool job_failed(job *j, const im_error *err)
 {
     const char *code;
     int status = status_of(err->status, &code);
     bool about_prompt = status == 400;
     const char *param = !about_prompt ? NULL : j->kind == JOB_COMPLETION ? "prompt" : "messages";
-    return problem_set(&j->problem, status, param, code, "%s", err->message);
+    return problem_set(&j->problem, status, param, code, "%s", without_path(j, err->message));
 }
 
 static bool no_memory(job *j) { return problem_set(&j->problem, 503, NULL, "memory", "out of memory"); }
@@ -67,6 +75,7 @@ static bool encode_chat(job *j)
     im_error err;
     im_chat_options_defaults(&o);
     o.parse_special = j->f.parse_special;
+    o.chat_template = j->s->o->chat_template;
     char *messages = json_dumps(j->f.messages, JSON_COMPACT), *variables = NULL;
     if (j->f.variables != NULL) o.variables = variables = json_dumps(j->f.variables, JSON_COMPACT);
     bool good = messages != NULL && (j->f.variables == NULL || variables != NULL);

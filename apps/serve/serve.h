@@ -27,6 +27,7 @@ typedef struct serve_options {
     serve_names
         aliases;    /* further names of the model, beside the file's name without .gguf; the first one is what answers call it */
     bool any_model; /* requests may name any model */
+    const char *chat_template; /* text of a template to use in place of the model's; NULL: the model's */
     im_engine_options engine;
     im_memory_plan plan; /* of that engine, for the log */
 
@@ -44,6 +45,7 @@ typedef struct serve_options {
     double head_s, body_s, idle_s, write_s;
     double request_s; /* a request may take so long from its arrival; 0: no limit */
     double drain_s, stuck_s;
+    double comment_s;            /* a stream that has had nothing to say for so long sends a comment; 0: never */
     uint32_t default_max_tokens; /* when a request does not say; 0: as the context allows */
 
     bool log_json, log_debug, quiet; /* quiet: no line for each request */

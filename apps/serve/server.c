@@ -57,6 +57,7 @@ void serve_options_defaults(serve_options *o)
         .request_s = 600,
         .drain_s = 30,
         .stuck_s = 60,
+        .comment_s = 10,
     };
     im_engine_options_defaults(&o->engine);
 }

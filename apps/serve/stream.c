@@ -61,7 +61,7 @@ static void send_choice(job *j, choice *c, json_t *text, json_t *logprobs, const
 
 /* ---- the stream ---------------------------------------------------------------------------------------------------------------------------------------- */
 
-static void begin(job *j)
+void stream_begin(job *j)
 {
     if (j->begun) return;
     j->begun = true;
@@ -71,7 +71,7 @@ static void begin(job *j)
 /* The first chunk names the role, with no text. */
 static void open_choice(job *j, choice *c)
 {
-    begin(j);
+    stream_begin(j);
     if (!c->opened && j->f.chat) send_choice(j, c, json_string(""), json_null(), NULL);
     c->opened = true;
 }

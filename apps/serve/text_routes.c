@@ -156,6 +156,7 @@ void job_template(job *j)
     char *messages = NULL, *tools = NULL, *variables = NULL;
     im_chat_options o;
     im_chat_options_defaults(&o);
+    o.chat_template = j->s->o->chat_template;
     if (!job_read_body(j) || !known_fields(j, known)) return;
     const json_t *list = json_object_get(j->f.doc, "messages");
     if (list == NULL)

@@ -206,6 +206,16 @@ def latency():
             r.join()
 
 
+def silence():
+    """A stream whose prompt takes long says that it lives; the comments are no events."""
+    model, options = slow_model()
+    with Server(*options, '--stream-comment', 0.2, model=model) as s:
+        stream = Stream(s, {'prompt': [5 + i % 300 for i in range(480)], 'max_tokens': 3, 'ignore_eos': True}, COMPLETIONS)
+        check(until(lambda: b': waiting\n\n' in stream.raw, 10) and not stream.first.is_set(), f'a comment before the first token: {stream.raw[:100]!r}')
+        check(stream.wait(120 * SLOWER) and stream.events()[-1] == '[DONE]' and len(stream.events()) == 5, f'and then the answer: {stream.raw[-300:]!r}')
+        check(s.chat(max_tokens=1).status == 200, 'an answer that does not stream has none')
+
+
 def stuck():
     """A watchdog that finds every step too long."""
     model, options = slow_model()
@@ -237,6 +247,7 @@ def main():
     plan()
     full()
     latency()
+    silence()
     stuck()
     idle()
     return verdict()

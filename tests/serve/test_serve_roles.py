@@ -5,9 +5,11 @@ developer is a system message.
     test_serve_roles.py tiny      published templates on the tiny model
     test_serve_roles.py gemma3    Gemma's own, ids included
 """
+import subprocess
 import sys
+import tempfile
 
-from server import CHAT, GEMMA3, Answer, Server, check, expect_error, need_model, verdict, with_template
+from server import CHAT, GEMMA3, Answer, Server, check, command, expect_error, need_model, verdict, with_template
 
 SYSTEM, DEVELOPER, USER = ({'role': r, 'content': c} for r, c in (('system', 'Be brief.'), ('developer', 'Be brief.'), ('user', 'Hi')))
 ASSISTANT, TOOL = {'role': 'assistant', 'content': 'Hello'}, {'role': 'tool', 'tool_call_id': 'c1', 'content': 'ok'}
@@ -67,8 +69,37 @@ def tiny():
         expect_error(s.post(CHAT, {'messages': [USER], 'chat_template_kwargs': 7}), 400, 'variables that are no object', 'chat_template_kwargs')
 
 
+# What Gemma 3's published template does, in words of our own: the system text opens the first turn of the user, roles alternate, contents are trimmed. The model's
+# file has no template.
+GEMMA = """{{ bos_token }}{%- set rest = messages -%}{%- set opening = '' -%}
+{%- if messages[0]['role'] == 'system' -%}
+    {%- set opening = (messages[0]['content'] if messages[0]['content'] is string else messages[0]['content'][0]['text']) + '\\n\\n' -%}
+    {%- set rest = messages[1:] -%}
+{%- endif -%}
+{%- for m in rest -%}
+    {%- if (m['role'] == 'user') != (loop.index0 % 2 == 0) -%}{{ raise_exception('The roles must alternate: user, assistant, user ...') }}{%- endif -%}
+    {{ '<start_of_turn>' + ('model' if m['role'] == 'assistant' else m['role']) + '\\n' + (opening if loop.first else '') }}
+    {%- if m['content'] is string -%}{{ m['content'] | trim }}{%- else -%}{%- for p in m['content'] -%}{{ p['text'] | trim }}{%- endfor -%}{%- endif -%}
+    {{ '<end_of_turn>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{ '<start_of_turn>model\\n' }}{%- endif -%}"""
+
+
 def gemma3():
+    with tempfile.NamedTemporaryFile('w', suffix='.jinja') as f:
+        f.write(GEMMA)
+        f.flush()
+        gemma3_with('--chat-template', f.name)
+    bad = subprocess.run(command('serve', need_model(GEMMA3), '--chat-template', __file__), capture_output=True, timeout=60)
+    check(bad.returncode == 1 and b'--chat-template' in bad.stderr, f'a template that cannot be run is told at the start: {bad.stderr}')
     with Server(model=need_model(GEMMA3)) as s:
+        a = s.post(CHAT, {'messages': [USER]})
+        expect_error(a, 400, 'a model without a template', 'messages', 'unsupported')
+        check('/' not in a.error.get('message', '/'), f'the path of the model is not told: {a}')
+
+
+def gemma3_with(*options):
+    with Server(*options, model=need_model(GEMMA3)) as s:
         everywhere(s)
         want = [2, 105, 2364, 107, 3912, 8652, 236761, 108, 10979, 106, 107, 105, 4368, 107]
         for what, messages in (('system', [SYSTEM, USER]), ('developer', [DEVELOPER, USER])):
