@@ -393,6 +393,17 @@ def test_phone(page, _):
     page.press('Escape')
 
 
+def test_directions(page, _):
+    ask(page, 'say \u0645\u0631\u062d\u0628\u0627\n\nplain\n\n- \u05e9\u05dc\u05d5\u05dd')
+    sides = page.evaluate('''[...document.querySelectorAll('.answer p, .answer li')].map(node => {
+        const range = document.createRange();
+        range.selectNodeContents(node);
+        const [inner, outer] = [range.getBoundingClientRect(), node.getBoundingClientRect()];
+        return outer.right - inner.right < inner.left - outer.left ? 'right' : 'left';
+    })''')
+    check(sides == ['right', 'left', 'right'], f'each paragraph runs in the direction of its script: {sides}')
+
+
 def test_keyboard(page, _):
     page.type('say a')
     page.press('Enter', devtools.SHIFT)
@@ -433,7 +444,7 @@ def test_following(page, _):
 
 
 TESTS = [test_conversation, test_streaming_and_stop, test_edit_and_again, test_markdown, test_attacks, test_key, test_errors, test_settings, test_colours, test_phone,
-         test_keyboard, test_following]
+         test_directions, test_keyboard, test_following]
 EXPECTED = ('Failed to load resource', 'Content Security Policy', 'violates the following')
 
 
