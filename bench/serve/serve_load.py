@@ -87,11 +87,12 @@ class Server:
     async def calibrate(self, options):
         """Learns how many words make a prompt of so many tokens; a warm-up too."""
         counts = []
-        for n in (50, 200):
+        fewer, more = 20, 60
+        for n in (fewer, more):
             answer = await ask(self.url, self.body(options, [{'role': 'user', 'content': question(f'warm-up {n}', n)}], 4))
             counts.append(answer.prompt_tokens)
-        self.words_per_token = 150 / (counts[1] - counts[0])
-        self.extra_tokens = counts[1] - 200 / self.words_per_token
+        self.words_per_token = (more - fewer) / (counts[1] - counts[0])
+        self.extra_tokens = counts[1] - more / self.words_per_token
 
     def words_for(self, tokens):
         return max(8, round((tokens - self.extra_tokens) * self.words_per_token))
@@ -152,12 +153,12 @@ def percentiles(seconds):
     return {f'p{p}': 1000 * ordered[min(len(ordered) - 1, len(ordered) * p // 100)] for p in (50, 90, 95, 99)}
 
 
-def show_load(rows):
-    print('| clients | server | tokens/s [rounds] | to first token, ms: p50 | p95 | p99 | per token, ms: p50 | p95 | p99 |')
-    print('|--:|---|--:|--:|--:|--:|--:|--:|--:|')
+def table_of_load(rows):
+    yield '| clients | server | tokens/s [rounds] | to first token, ms: p50 | p95 | p99 | per token, ms: p50 | p95 | p99 |'
+    yield '|--:|---|--:|--:|--:|--:|--:|--:|--:|'
     for row in sorted(rows, key=lambda r: r['clients']):
         first, token = row['first_ms'], row['per_token_ms']
-        print(f'| {row["clients"]} | {row["server"]} | {row["tokens_per_s"]:.1f} [{row["tokens_per_s_least"]:.1f}; {row["tokens_per_s_most"]:.1f}] '
+        yield (f'| {row["clients"]} | {row["server"]} | {row["tokens_per_s"]:.1f} [{row["tokens_per_s_least"]:.1f}; {row["tokens_per_s_most"]:.1f}] '
               f'| {first["p50"]:.0f} | {first["p95"]:.0f} | {first["p99"]:.0f} | {token["p50"]:.1f} | {token["p95"]:.1f} | {token["p99"]:.1f} |')
 
 
@@ -191,14 +192,14 @@ def chat_summary(rounds):
     return {'first_ms': first_ms, 'last_to_second': first_ms[-1] / first_ms[1]}
 
 
-def show_chat(rows):
+def table_of_chat(rows):
     shown = [1, 2, 5, 10, 15, 20]
     shown = [n for n in shown if n <= len(rows[0]['first_ms'])]
-    print('| server | ' + ' | '.join(f'turn {n}, ms' for n in shown) + ' | last to second | prompt of the last turn, tokens | cached |')
-    print('|---|' + '--:|' * (len(shown) + 3))
+    yield '| server | ' + ' | '.join(f'turn {n}, ms' for n in shown) + ' | last to second | prompt of the last turn, tokens | cached |'
+    yield '|---|' + '--:|' * (len(shown) + 3)
     for row in rows:
         last = row['rounds'][-1][-1]
-        print(f'| {row["server"]} | ' + ' | '.join(f'{row["first_ms"][n - 1]:.0f}' for n in shown) +
+        yield (f'| {row["server"]} | ' + ' | '.join(f'{row["first_ms"][n - 1]:.0f}' for n in shown) +
               f' | {row["last_to_second"]:.2f} | {last["prompt_tokens"]} | {last["cached_tokens"]} |')
 
 
@@ -256,18 +257,19 @@ def stall_summary(rounds):
             'raised_ms': statistics.median(d - b for d, b in zip(during, before)), 'first_ms': 1000 * statistics.median(one['first_s'] for one in rounds)}
 
 
-def show_stall(rows):
-    print('| server | largest gap before, ms | while the newcomer is read, ms [most] | raised by, ms | newcomer to first token, ms | its prompt, tokens | streams that outlasted it |')
-    print('|---|--:|--:|--:|--:|--:|--:|')
+def table_of_stall(rows):
+    yield '| server | largest gap before, ms | while the newcomer is read, ms [most] | raised by, ms | newcomer to first token, ms | its prompt, tokens | streams that outlasted it |'
+    yield '|---|--:|--:|--:|--:|--:|--:|'
     for row in rows:
         last = row['rounds'][-1]
-        print(f'| {row["server"]} | {row["before_ms"]:.0f} | {row["during_ms"]:.0f} [{row["during_ms_most"]:.0f}] | {row["raised_ms"]:.0f} | {row["first_ms"]:.0f} '
+        yield (f'| {row["server"]} | {row["before_ms"]:.0f} | {row["during_ms"]:.0f} [{row["during_ms_most"]:.0f}] | {row["raised_ms"]:.0f} | {row["first_ms"]:.0f} '
               f'| {last["prompt_tokens"]} | {last["outlasted"]} |')
 
 
 # ---- the command ----
 
-MODES = {'load': (run_load, show_load), 'chat': (run_chat, show_chat), 'stall': (run_stall, show_stall)}
+# What measures, and what makes lines of a table of its rows.
+MODES = {'load': (run_load, table_of_load), 'chat': (run_chat, table_of_chat), 'stall': (run_stall, table_of_stall)}
 
 
 def machine():
@@ -278,6 +280,12 @@ def machine():
     except OSError:
         pass
     return {'cpu': cpu, 'cores': os.cpu_count(), 'load_before': os.getloadavg()[0], 'date': time.strftime('%Y-%m-%d')}
+
+
+def plain_command():
+    """This command without the folders of this machine."""
+    words = ['serve_load.py', *sys.argv[1:]]
+    return shlex.join(' '.join(os.path.basename(part) if part.startswith('/') else part for part in word.split(' ')) for word in words)
 
 
 def arguments():
@@ -327,9 +335,9 @@ def main():
         finally:
             for server in servers:
                 server.stop()
-    MODES[options.mode][1](rows)
+    print(*MODES[options.mode][1](rows), sep='\n')
     if options.json:
-        document = {'mode': options.mode, 'command': shlex.join(['serve_load.py', *sys.argv[1:]]), 'machine': about, 'rows': rows}
+        document = {'mode': options.mode, 'command': plain_command(), 'machine': about, 'rows': rows}
         with open(options.json, 'w', encoding='utf-8') as file:
             json.dump(document, file, indent=1)
             file.write('\n')
