@@ -6,6 +6,9 @@ The last message decides, its last paragraph unless it begins with "say":
     echo         streams the request's body                busy        503 with Retry-After
     fail         an error event after two pieces           cut         closes the connection after two pieces
     silent       ends without text                         limit       ends at the limit; what is continued then ends
+    drop         breaks off in the middle of a piece of the body
+
+Every event comes in two halves, cut wherever the middle is.
 """
 import base64
 import hashlib
@@ -80,6 +83,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.close_connection = True
         self.send_response(200)
+        if text == 'drop':
+            self.send_header('Content-Length', '100000')
         self.send_header('Content-Type', 'text/event-stream')
         self.send_header('Connection', 'close')
         self.end_headers()
@@ -103,7 +108,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             time.sleep(0.02 if word == 'slow' else 0.001)
         if word == 'fail':
             self.event({'error': {'message': 'The numbers went wrong.', 'type': 'server_error', 'param': None, 'code': None}})
-        elif word != 'cut':
+        elif word not in ('cut', 'drop'):
             self.end('length' if word == 'limit' else 'stop', count)
 
     def end(self, reason, count):
@@ -114,8 +119,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def event(self, data):
         common = {'id': 'chatcmpl-1', 'object': 'chat.completion.chunk', 'created': 1, 'model': 'fake-model'}
-        self.wfile.write(f'data: {json.dumps({**common, **data})}\n\n'.encode())
-        self.wfile.flush()
+        whole = f'data: {json.dumps({**common, **data}, ensure_ascii=False)}\n\n'.encode()
+        for half in (whole[:len(whole) // 2], whole[len(whole) // 2:]):
+            self.wfile.write(half)
+            self.wfile.flush()
 
 
 class FakeServer(http.server.ThreadingHTTPServer):

@@ -144,6 +144,9 @@ def test_conversation(page, server):
     ask(page, 'say second')
     told = [(m['role'], m['content']) for m in server.requests[-1]['messages']]
     check(told == [('user', 'say Hello **you**'), ('assistant', 'Hello **you**'), ('user', 'say second')], f'the history is told: {told}')
+    letters = 'Z\u00fcrich \u65e5\u672c\u8a9e \U0001f469\u200d\U0001f680 ' * 20
+    ask(page, f'say {letters}')
+    check(page.evaluate('turns.at(-1).text') == letters, 'characters that arrive in halves')
     page.click('#new-chat')
     check(page.evaluate('turns.length === 0 && !document.querySelector(".turn")'), 'a new chat is empty')
     ask(page, 'say third')
@@ -289,6 +292,8 @@ def test_errors(page, server):
     picture(page, 'errors')
     ask(page, 'cut')
     check('before the answer was complete' in notice(), 'and a broken connection')
+    ask(page, 'drop')
+    check('before the answer was complete' in notice(), f'wherever it breaks: {notice()!r}')
     ask(page, 'silent')
     check(notice() == 'The model answered with nothing.', 'and an empty answer')
     ask(page, 'say on')
@@ -375,7 +380,13 @@ def test_colours(page, server):
 
 def test_phone(page, _):
     page.size(360, 700, phone=True)
-    ask(page, 'say ' + SAMPLE + '\n\n' + 'x' * 300 + '\n\nhttps://x.org/' + 'y' * 200)
+    page.call('Emulation.setTouchEmulationEnabled', enabled=True)
+    page.evaluate('document.getElementById("input").focus()')
+    page.type('say ' + SAMPLE + '\n\n' + 'x' * 300 + '\n\nhttps://x.org/' + 'y' * 200)
+    page.press('Enter')
+    check(page.evaluate('turns.length') == 0, 'Enter starts a line where there are fingers')
+    page.click('#send')
+    check(page.wait('turns.length === 2') and page.wait(DONE), 'the button sends')
     check(page.evaluate('document.documentElement.scrollWidth <= innerWidth && document.getElementById("scroller").scrollWidth <= innerWidth'), 'nothing is wider than the phone')
     outside = page.evaluate('''[...document.querySelectorAll('button, textarea, a')].filter(node => node.offsetWidth && !node.closest('.code, .table'))
         .map(node => [node.getBoundingClientRect(), node]).filter(([box]) => box.left < 0 || box.right > innerWidth).map(([, node]) => node.outerHTML.slice(0, 60))''')
@@ -391,6 +402,7 @@ def test_phone(page, _):
     picture(page, 'phone-settings')
     check(page.evaluate('document.getElementById("settings").getBoundingClientRect().right <= innerWidth'), 'the settings fit')
     page.press('Escape')
+    page.call('Emulation.setTouchEmulationEnabled', enabled=False)
 
 
 def test_directions(page, _):

@@ -79,12 +79,18 @@ async function refusalOf(response) {
   return new Refusal(message, response.status);
 }
 
+const BROKEN = 'The connection ended before the answer was complete.';
+
+function connectionLost(problem) {
+  throw problem.name === 'AbortError' ? problem : new Refusal(BROKEN);
+}
+
 /* The data of each server-sent event of a body, as text. */
 async function* eventsOf(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
-    const {done, value} = await reader.read();
+    const {done, value} = await reader.read().catch(connectionLost);
     if (done) return;
     const lines = (rest + value).split('\n');
     rest = lines.pop();
@@ -100,7 +106,7 @@ async function* chunksOf(body) {
     if (chunk.error) throw new Refusal(chunk.error.message || 'The server gave up on this answer.');
     yield chunk;
   }
-  throw new Refusal('The connection ended before the answer was complete.');
+  throw new Refusal(BROKEN);
 }
 
 async function fetchModel() {
@@ -421,8 +427,9 @@ function onTurnClick(event) {
   if (turn) ACTIONS[node.dataset.action](turn, node);
 }
 
-/* Enter sends, Shift+Enter starts a line; an input method's own Enter is not ours. */
+/* Enter sends, Shift+Enter starts a line; an input method's own Enter is not ours. Under fingers Enter starts a line: there is no Shift to hold. */
 function onEnter(event) {
+  if (matchMedia('(hover: none) and (pointer: coarse)').matches) return;
   if (event.key !== 'Enter' || event.shiftKey || event.isComposing || event.keyCode === 229 || event.target.tagName !== 'TEXTAREA' || !event.target.form) return;
   if (event.target.closest('dialog')) return;
   event.preventDefault();
