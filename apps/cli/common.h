@@ -60,7 +60,7 @@ typedef struct run_options {
     {"threads", 't', ARG_INT, &(o).threads, "N", "threads that compute (default: one a physical core)", 1, 1024},                  \
         {"context", 'c', ARG_INT, &(o).context, "N", "positions for prompt and answer", 2, 16777216},                              \
         {"chunk", 0, ARG_INT, &(o).chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},                         \
-        {"cpu", 0, ARG_STRING, &(o).cpu, "LEVEL", "kernels up to this level: c, avx2, avx512, neon, i8mm", 0, 0},                  \
+        {"cpu", 0, ARG_STRING, &(o).cpu, "LEVEL", "kernels up to this level: c, avx2, avxvnni, avx512, amx, neon, i8mm", 0, 0},    \
     {                                                                                                                              \
         "device", 0, ARG_STRING, &(o).device, "NAME", "auto or cpu", 0, 0                                                          \
     }

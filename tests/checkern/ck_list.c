@@ -7,10 +7,15 @@
 
 static const uint32_t hot[] = {IM__Q4_0, IM__Q4_1, IM__Q5_0, IM__Q8_0, IM__Q4_K, IM__Q6_K};
 
+/* Tiles of AMX serve what they are better at than AVX-512, which serves the rest. */
+static im__cpu_level level_below(im__cpu_level level) { return level == IM__CPU_AMX ? IM__CPU_AVX512 : level; }
+
 static bool has_kernel(const ck_subject *subjects, size_t count, uint32_t dtype, im__cpu_level level)
 {
     for (size_t i = 0; i < count; i++)
-        if (subjects[i].kernel != NULL && subjects[i].kernel->dtype == dtype && subjects[i].level == level) return true;
+        if (subjects[i].kernel != NULL && subjects[i].kernel->dtype == dtype &&
+            (subjects[i].level == level || subjects[i].level == level_below(level)))
+            return true;
     return false;
 }
 

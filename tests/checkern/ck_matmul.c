@@ -275,6 +275,7 @@ static void matmul_case(ck_test *t, size_t n_in, size_t n_out, size_t rows, size
 void ck_matmul(ck_test *t)
 {
     static const size_t n_in[] = {32, 64, 96, 256, 288, 512, 576, 640, 768, 2048}, n_out[] = {1, 15, 16, 17, 32, 33, 63, 100};
+    static const size_t many[] = {48, 71, 131, 139, 261}; /* beyond the blocks of rows that kernels take */
     static const size_t real[][2] = {{576, 192}, {1536, 576}, {640, 1024}, {2048, 640}};
     size_t turn = 0;
     for (size_t rows = 1; rows <= 33; rows++)
@@ -282,6 +283,7 @@ void ck_matmul(ck_test *t)
     for (size_t i = 0; i < sizeof n_in / sizeof n_in[0]; i++)
         for (size_t o = 0; o < sizeof n_out / sizeof n_out[0]; o++, turn++)
             matmul_case(t, n_in[i], n_out[o], 1 + turn % 2 * 4, turn, false);
+    for (size_t i = 0; i < sizeof many / sizeof many[0]; i++, turn++) matmul_case(t, i % 2 ? 512 : 288, 49, many[i], turn, false);
     for (size_t i = 0; i < sizeof real / sizeof real[0]; i++, turn++) matmul_case(t, real[i][0], real[i][1], 1 + i, turn, false);
     matmul_case(t, 2048, 4096, 1, 0, true);
     matmul_case(t, 1536, 576, 32, 0, true);

@@ -83,7 +83,7 @@ ck_subject ck_reference(const ck_family *family)
 bool ck_level_of_this_architecture(im__cpu_level level)
 {
 #if defined(__x86_64__)
-    return level == IM__CPU_AVX2 || level == IM__CPU_AVX512;
+    return level >= IM__CPU_AVX2 && level <= IM__CPU_AMX;
 #elif defined(__aarch64__)
     return level == IM__CPU_NEON || level == IM__CPU_I8MM;
 #else

@@ -9,7 +9,7 @@ import sys
 
 SMOLLM2, GEMMA3 = 'SmolLM2-135M-Instruct.Q4_1.gguf', 'gemma-3-270m.Q4_K_M.gguf'
 # Kernel levels that there are for each architecture, weakest first.
-LEVELS = {'x86_64': ('c', 'avx2', 'avx512'), 'aarch64': ('c', 'neon', 'i8mm')}
+LEVELS = {'x86_64': ('c', 'avx2', 'avxvnni', 'avx512', 'amx'), 'aarch64': ('c', 'neon', 'i8mm')}
 TINY = os.path.join(os.environ.get('IM_TEST_DATA', ''), 'zoo', 'arch-tiny.gguf')
 
 failures = []

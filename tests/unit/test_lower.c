@@ -150,7 +150,7 @@ static void play(const truth *t, const char *level, int threads, uint32_t seed)
 
 static void play_all(const im__program *p, uint32_t most, uint32_t seed)
 {
-    static const char *const levels[] = {"c", "avx2", "avx512", "neon", "i8mm"};
+    static const char *const levels[] = {"c", "avx2", "avxvnni", "avx512", "amx", "neon", "i8mm"};
     truth t;
     interpret(&t, p, most, &seed);
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++) {

@@ -8,11 +8,13 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
-static const char *const names[IM__CPU_LEVELS] = {"c", "avx2", "avx512", "neon", "i8mm"};
+static const char *const names[IM__CPU_LEVELS] = {"c", "avx2", "avxvnni", "avx512", "amx", "neon", "i8mm"};
 
 const char *im__cpu_level_name(im__cpu_level level) { return names[level]; }
 
@@ -27,7 +29,7 @@ bool im__cpu_level_parse(const char *name, im__cpu_level *out)
 }
 
 #if defined(__x86_64__)
-enum { STATE_AVX = 0x06, STATE_AVX512 = 0xe6 }; /* parts of the registers that the operating system saves */
+enum { STATE_AVX = 0x06, STATE_AVX512 = 0xe6, STATE_AMX = 0x600e6 }; /* parts of the registers that the operating system saves */
 
 /* Bits of XCR0; 0 where the operating system does not use XSAVE. */
 static unsigned saved_state(unsigned leaf1_ecx)
@@ -38,17 +40,49 @@ static unsigned saved_state(unsigned leaf1_ecx)
     return low;
 }
 
+/* Tiles are given to a process that asks for them; asking again changes nothing. */
+static bool tiles_allowed(void)
+{
+#ifdef __linux__
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* ARCH_REQ_XCOMP_PERM; part of the registers */
+    return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
+#endif
+}
+
+/* What cpuid says; 0 for what it does not know. */
+typedef struct features {
+    unsigned leaf1_ecx, leaf7_ebx, leaf7_ecx, leaf7_edx, leaf7_1_eax, state;
+} features;
+
+static features read_features(void)
+{
+    features f = {0};
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &f.leaf1_ecx, &d) || !__get_cpuid_count(7, 0, &a, &f.leaf7_ebx, &f.leaf7_ecx, &f.leaf7_edx))
+        return f;
+    if (a >= 1) __get_cpuid_count(7, 1, &f.leaf7_1_eax, &b, &c, &d);
+    f.state = saved_state(f.leaf1_ecx);
+    return f;
+}
+
+static bool all_of(unsigned have, unsigned need) { return (have & need) == need; }
+
 static bool machine_has(im__cpu_level level)
 {
-    const unsigned need1 = bit_AVX | bit_FMA | bit_F16C;
+    enum { AVXVNNI = 1 << 4, TILES_INT8 = 3 << 24 };
     const unsigned need512 = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
-    unsigned a, b, c, d, leaf7_ebx, leaf7_ecx;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !__get_cpuid_count(7, 0, &a, &leaf7_ebx, &leaf7_ecx, &d)) return false;
-    unsigned state = saved_state(c);
-    bool avx2 = (c & need1) == need1 && (leaf7_ebx & bit_AVX2) && (state & STATE_AVX) == STATE_AVX;
-    if (level == IM__CPU_AVX2) return avx2;
-    return level == IM__CPU_AVX512 && avx2 && (leaf7_ebx & need512) == need512 && (leaf7_ecx & bit_AVX512VNNI) &&
-           (state & STATE_AVX512) == STATE_AVX512;
+    const features f = read_features();
+    bool avx2 = all_of(f.leaf1_ecx, bit_AVX | bit_FMA | bit_F16C) && (f.leaf7_ebx & bit_AVX2) && all_of(f.state, STATE_AVX);
+    bool avx512 = avx2 && all_of(f.leaf7_ebx, need512) && (f.leaf7_ecx & bit_AVX512VNNI) && all_of(f.state, STATE_AVX512);
+    switch (level) {
+    case IM__CPU_AVX2: return avx2;
+    case IM__CPU_AVXVNNI: return avx2 && (f.leaf7_1_eax & AVXVNNI);
+    case IM__CPU_AVX512: return avx512;
+    case IM__CPU_AMX: return avx512 && all_of(f.leaf7_edx, TILES_INT8) && all_of(f.state, STATE_AMX) && tiles_allowed();
+    default: return false;
+    }
 }
 #elif defined(__aarch64__) && defined(__linux__)
 static bool machine_has(im__cpu_level level)

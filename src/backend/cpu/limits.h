@@ -15,6 +15,6 @@ typedef uint64_t im__burst_fn(uint32_t *sink);
 /* Products of 8-bit codes, each summed in 32 bits at once. NULL: no such loop for this level. */
 im__burst_fn *im__burst_of(im__cpu_level level);
 
-im__burst_fn im__burst_avx2, im__burst_avx512, im__burst_neon;
+im__burst_fn im__burst_avx2, im__burst_avxvnni, im__burst_avx512, im__burst_amx, im__burst_neon;
 
 #endif

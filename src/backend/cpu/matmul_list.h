@@ -9,20 +9,22 @@
 #include "backend/cpu/pack.h"
 
 /* X(lower-case name, dtype) for each quantised type with a packed form. */
-#define IM__PACKED_TYPES(X)                                                                                                        \
+#define IM__PACKED_TYPES(X) IM__GROUP_32_TYPES(X) IM__GROUP_16_TYPES(X)
+#define IM__GROUP_32_TYPES(X)                                                                                                      \
     X(q4_0, IM__Q4_0)                                                                                                              \
     X(q4_1, IM__Q4_1)                                                                                                              \
     X(q5_0, IM__Q5_0)                                                                                                              \
     X(q5_1, IM__Q5_1)                                                                                                              \
     X(q8_0, IM__Q8_0)                                                                                                              \
-    X(q2_k, IM__Q2_K)                                                                                                              \
-    X(q3_k, IM__Q3_K)                                                                                                              \
     X(q4_k, IM__Q4_K)                                                                                                              \
     X(q5_k, IM__Q5_K)                                                                                                              \
-    X(q6_k, IM__Q6_K)                                                                                                              \
     X(iq4_nl, IM__IQ4_NL)                                                                                                          \
     X(iq4_xs, IM__IQ4_XS)                                                                                                          \
     X(mxfp4, IM__MXFP4)
+#define IM__GROUP_16_TYPES(X)                                                                                                      \
+    X(q2_k, IM__Q2_K)                                                                                                              \
+    X(q3_k, IM__Q3_K)                                                                                                              \
+    X(q6_k, IM__Q6_K)
 
 #define IM__FLOAT_TYPES(X)                                                                                                         \
     X(f32, IM__F32)                                                                                                                \
@@ -42,12 +44,16 @@
     };
 
 #define IM__DECLARE_AVX2(name, dtype) extern const im__matmul_kernel im__matmul_##name##_avx2;
+#define IM__DECLARE_AVXVNNI(name, dtype) extern const im__matmul_kernel im__matmul_##name##_avxvnni;
 #define IM__DECLARE_AVX512(name, dtype) extern const im__matmul_kernel im__matmul_##name##_avx512;
+#define IM__DECLARE_AMX(name, dtype) extern const im__matmul_kernel im__matmul_##name##_amx;
 #define IM__DECLARE_NEON(name, dtype) extern const im__matmul_kernel im__matmul_##name##_neon;
 #define IM__DECLARE_I8MM(name, dtype) extern const im__matmul_kernel im__matmul_##name##_i8mm;
 
 IM__PACKED_TYPES(IM__DECLARE_AVX2)
+IM__PACKED_TYPES(IM__DECLARE_AVXVNNI)
 IM__PACKED_TYPES(IM__DECLARE_AVX512)
+IM__GROUP_32_TYPES(IM__DECLARE_AMX)
 IM__PACKED_TYPES(IM__DECLARE_NEON)
 IM__PACKED_TYPES(IM__DECLARE_I8MM)
 IM__FLOAT_TYPES(IM__DECLARE_AVX2)

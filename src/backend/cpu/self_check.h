@@ -9,7 +9,7 @@
 #include "backend/cpu/kernels.h"
 #include "base/error.h"
 
-/* *good: the kernel returns the reference's bits for one row and for a tile; also true when it does not serve the shape of the case. Error: IM_ERR_MEMORY. */
+/* *good: the kernel returns the reference's bits for one row, for a few and for many; also true when it does not serve the shape of the case. Error: IM_ERR_MEMORY. */
 im_status im__matmul_self_check(const im__matmul_kernel *k, bool *good, im_error *err);
 
 /* *wrong: NULL when every operation of the table returns the reference's bits, else the name of one that does not. Error: IM_ERR_MEMORY. */

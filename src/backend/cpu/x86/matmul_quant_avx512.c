@@ -16,17 +16,13 @@
  * over them. Limits: one row, memory (packed bytes are read once, in order). Many rows: the two vector ports; a group of 32 costs 8
  * vpdpbusd and 3 float operations (5 with a minimum) per row, so 73 % (62 %) of the vpdpbusd rate, a group of 16 57 % (44 %).
  */
+#include "unpack_avx512.h"
+
 #include "backend/cpu/matmul_list.h"
 
-#include <immintrin.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-
-enum { EIGHT = 8, TILE = 32, PANELS = 4, BLOCK = 128, RECORDS = IM__CHUNK / IM__RECORD, QUADS = IM__RECORD / 4 };
-
-/* Packed bytes are asked for this far ahead: hardware prefetch alone stops at each page. */
-enum { AHEAD = 4096 };
+enum { EIGHT = 8, TILE = 32, PANELS = 4, BLOCK = 128 };
 
 /* One chunk of one row. */
 typedef struct row {
@@ -36,104 +32,6 @@ typedef struct row {
     float sum[IM__CHUNK / 16];
     float d[RECORDS];
 } row;
-
-/* ---- unpacking ---- */
-
-INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
-
-INLINE void fetch_ahead(im__form f, const uint8_t *record)
-{
-    for (int i = 0; i < f.bits; i++) _mm_prefetch((const char *)record + AHEAD + i * IM__LINE, _MM_HINT_T1);
-}
-
-/* Bits of `source`, moved by `left` (or right when negative), where `mask` has ones; the other bits of `low`. */
-INLINE __m512i with_bits(__m512i low, __m512i source, int left, int mask)
-{
-    __m512i moved = left > 0   ? _mm512_slli_epi16(source, (unsigned)left)
-                    : left < 0 ? _mm512_srli_epi16(source, (unsigned)-left)
-                               : source;
-    return _mm512_ternarylogic_epi64(low, moved, _mm512_set1_epi8((char)mask), 0xf8); /* low | (moved & mask) */
-}
-
-INLINE void unpack_nibbles(const uint8_t *p, __m512i *line)
-{
-    const __m512i mask = _mm512_set1_epi8(15);
-    for (int j = 0; j < 4; j++) {
-        __m512i v = load(p + j * IM__LINE);
-        line[2 * j] = _mm512_and_si512(v, mask);
-        line[2 * j + 1] = _mm512_and_si512(_mm512_srli_epi16(v, 4), mask);
-    }
-}
-
-/* Two lines of pairs, each pair put at bit `bit` of its code (0 or 4). */
-INLINE void add_pairs(const uint8_t *p, int bit, __m512i *line)
-{
-    for (int q = 0; q < 8; q++) line[q] = with_bits(line[q], load(p + q / 4 * IM__LINE), bit - q % 4 * 2, 3 << bit);
-}
-
-INLINE void add_bits(const uint8_t *p, int bit, __m512i *line)
-{
-    for (int q = 0; q < 8; q++) line[q] = with_bits(line[q], load(p), bit - q, 1 << bit);
-}
-
-INLINE void unpack_record(im__form f, const uint8_t *p, __m512i line[8])
-{
-    if (f.bits == 8) {
-        for (int q = 0; q < 8; q++) line[q] = load(p + q * IM__LINE);
-    } else if (f.bits < 4) {
-        for (int q = 0; q < 8; q++) line[q] = _mm512_setzero_si512();
-        add_pairs(p, 0, line);
-        if (f.bits == 3) add_bits(p + 2 * IM__LINE, 2, line);
-    } else {
-        unpack_nibbles(p, line);
-        if (f.bits == 5) add_bits(p + 4 * IM__LINE, 4, line);
-        if (f.bits == 6) add_pairs(p + 4 * IM__LINE, 4, line);
-    }
-    if (f.table != IM__TABLE_NONE) {
-        const __m512i table = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)im__form_table(f.table)));
-        for (int q = 0; q < 8; q++) line[q] = _mm512_shuffle_epi8(table, line[q]);
-    }
-}
-
-INLINE __m512 load_half(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
-INLINE __m128i load_bytes(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)p); }
-INLINE __m512 float_of_unsigned(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
-
-/* 2^(e - 128); the two smallest are subnormal. */
-INLINE __m512 power_of(const uint8_t *exponents)
-{
-    __m512i e = _mm512_cvtepu8_epi32(load_bytes(exponents)), one = _mm512_set1_epi32(1);
-    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23), small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
-    return _mm512_castsi512_ps(_mm512_mask_blend_epi32(_mm512_cmple_epu32_mask(e, one), normal, small));
-}
-
-/* Scale and minimum of group g of a chunk with `groups` groups. The products are exact: 11 bits times at most 8. */
-INLINE void unpack_scale(im__form f, const uint8_t *p, size_t groups, size_t g, __m512 *s, __m512 *m)
-{
-    const __m128i low = _mm_set1_epi8(15);
-    *m = _mm512_setzero_ps();
-    switch (f.scales) {
-    case IM__SCALES_HALF: *s = load_half(p + 32 * g); break;
-    case IM__SCALES_HALF_MIN:
-        *s = load_half(p + 64 * g);
-        *m = load_half(p + 64 * g + 32);
-        break;
-    case IM__SCALES_EXPONENT: *s = power_of(p + 16 * g); break;
-    case IM__SCALES_SUPER:
-        *s = _mm512_mul_ps(load_half(p), _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load_bytes(p + 32 + 16 * g))));
-        break;
-    case IM__SCALES_SUPER_MIN:
-        *s = _mm512_mul_ps(load_half(p), float_of_unsigned(load_bytes(p + 64 + 16 * g)));
-        *m = _mm512_mul_ps(load_half(p + 32), float_of_unsigned(load_bytes(p + 64 + 16 * (groups + g))));
-        break;
-    case IM__SCALES_SUPER_NIBBLE: {
-        __m128i both = load_bytes(p + 64 + 16 * g);
-        *s = _mm512_mul_ps(load_half(p), float_of_unsigned(_mm_and_si128(both, low)));
-        *m = _mm512_mul_ps(load_half(p + 32), float_of_unsigned(_mm_and_si128(_mm_srli_epi16(both, 4), low)));
-        break;
-    }
-    }
-}
 
 /* ---- arithmetic ---- */
 
@@ -193,23 +91,6 @@ INLINE void run_tile(im__form f, const uint8_t *packed, size_t records, row *a, 
             unpack_scale(f, packed, groups, g, &s, &m);
             run_group(f, line + 4 * h, s, m, g, a, n);
         }
-    }
-}
-
-/* A chunk of a panel, unpacked. */
-typedef struct chunk {
-    __m512i line[IM__CHUNK / 4];
-    __m512 s[IM__CHUNK / 16], m[IM__CHUNK / 16];
-} chunk;
-
-INLINE void unpack_chunk(im__form f, const uint8_t *packed, size_t records, chunk *c)
-{
-    const size_t groups = records * IM__RECORD / f.group;
-    const uint8_t *record = packed + im__scale_bytes(f, groups);
-    for (size_t g = 0; g < groups; g++) unpack_scale(f, packed, groups, g, &c->s[g], &c->m[g]);
-    for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
-        fetch_ahead(f, record);
-        unpack_record(f, record, c->line + QUADS * i);
     }
 }
 
@@ -308,7 +189,8 @@ INLINE void run_panels_unpacked(im__form f, const job *j, size_t row_begin, size
     row a[EIGHT];
     for (size_t k = 0; k < n_in; k += IM__CHUNK) {
         const size_t records = (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD;
-        for (size_t o = out, i = 0; o < panels_end; o += IM__PANEL, i++) unpack_chunk(f, packed + i * panel_bytes, records, &c[i]);
+        for (size_t o = out, i = 0; o < panels_end; o += IM__PANEL, i++)
+            unpack_chunk(f, false, packed + i * panel_bytes, records, &c[i]);
         for (size_t r = row_begin; r < row_end; r += EIGHT) {
             for (size_t i = 0; i < EIGHT; i++) gather_row(f, j->act, r + i, k, records, &a[i]);
             for (size_t o = out; o < panels_end; o += IM__PANEL) {
