@@ -221,14 +221,15 @@ static bool write_all(int file, const void *bytes, size_t n)
     return true;
 }
 
-/* A file that is whole or not there. */
-static im_status write_file(im__folder *f, const char *name, const void *bytes, size_t n, im_error *err)
+/* A file that is whole or not there. Its time is ours: the system's clock for files may stand still between two of them. */
+static im_status write_file(im__folder *f, const char *name, const void *bytes, size_t n, int64_t used, im_error *err)
 {
     int file = openat(f->folder, WRITING, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (file < 0) return im__fail(err, IM_ERR_IO, "a file cannot be made: %s", strerror(errno));
     bool good = write_all(file, bytes, n) && fsync(file) == 0;
     int why = errno;
     good = close(file) == 0 && good;
+    if (good) set_time(f, WRITING, used);
     if (good && renameat(f->folder, WRITING, f->folder, name) == 0) return IM_OK;
     if (good) why = errno;
     unlinkat(f->folder, WRITING, 0);
@@ -238,12 +239,11 @@ static im_status write_file(im__folder *f, const char *name, const void *bytes, 
 im_status im__folder_write(im__folder *f, im__pool_kind pool, const im__page_name *n, const void *bytes, size_t size, im_error *err)
 {
     char name[NAME_LENGTH];
-    entry e = {.name = *n, .pool = pool, .bytes = size};
+    entry e = {.name = *n, .pool = pool, .bytes = size, .used = use_time(f)};
     if (size > f->limit) return im__fail(err, IM_ERR_IO, "a page of %zu bytes exceeds the limit of the folder", size);
     make_room(f, size);
     file_name(name, pool, n);
-    IM__TRY(write_file(f, name, bytes, size, err));
-    e.used = use_time(f);
+    IM__TRY(write_file(f, name, bytes, size, e.used, err));
     if (list_add(f, &e)) return IM_OK;
     unlinkat(f->folder, name, 0);
     return im__fail(err, IM_ERR_MEMORY, "out of memory");

@@ -304,6 +304,7 @@ static void a_prompt_is_computed_once(void **state)
     (void)state;
     at_once(TINY_MODEL, 256);
     at_once(TINY_MODEL, 40);
+    at_once(TINY_MODEL, 512); /* with room for two of them in a step */
     at_once(windowed, 256);
     at_once(windowed, 30);
 }
@@ -364,23 +365,27 @@ static void requests_wait_for_pages(void **state)
         r[i] = submit(e, &each); /* 4 pages, or 5 */
     }
     sem_post(&g.leave);
-    for (int i = 0; i < 6; i++) {
+    uint32_t most = 0;
+    do {
         im_engine_get_stats(e, &s);
-        assert_true(s.kv_pages_running <= 10 && s.running <= 3);
-        assert_int_equal(finish(r[i]).count, 157);
-    }
+        assert_true(s.kv_pages_running <= 10);
+        if (s.running > most) most = s.running;
+        usleep(100);
+    } while (s.finished < 7);
+    assert_true(most == 2 || most == 3); /* one with a page and two with 4, or two with 5 */
+    for (int i = 0; i < 6; i++) assert_int_equal(finish(r[i]).count, 157);
     im_request_free(held);
     im_engine_close(e);
     o.kv_tokens = 300; /* 5 pages */
     e = open_tiny(&o);
-    im_request_options most = options_for(text, 200, 121), more = options_for(text, 200, 122);
-    assert_int_equal(finish(submit(e, &most)).count, 121);
+    im_request_options whole = options_for(text, 200, 121), more = options_for(text, 200, 122);
+    assert_int_equal(finish(submit(e, &whole)).count, 121);
     assert_int_equal(im_request_submit(e, &more, &refused, &err), IM_ERR_MEMORY);
     assert_null(refused);
     assert_non_null(strstr(err.message, "6 KV pages"));
     assert_non_null(strstr(err.message, "has 5"));
-    most.neighbours = 1;
-    assert_int_equal(im_request_submit(e, &most, &refused, &err), IM_ERR_MEMORY);
+    whole.neighbours = 1;
+    assert_int_equal(im_request_submit(e, &whole, &refused, &err), IM_ERR_MEMORY);
     im_engine_close(e);
 }
 

@@ -3,6 +3,7 @@
  * The sampler: Philox against its published answers, the draw against a brute-force sampler that sorts everything, the frequencies against the
  * probabilities.
  */
+#include "engine/logprob.h"
 #include "engine/sampler.h"
 #include "num/real.h"
 #include "ops/ops.h"
@@ -272,6 +273,30 @@ static void what_is_not_a_number_stays_so(void **state)
     assert_true(out[1] == -INFINITY && out[0] == 0 && out[2] == 2);
 }
 
+/* ---- the most likely ---------------------------------------------------------------------------------------------------------------------- */
+
+static void the_top_is_that_of_a_full_sort(void **state)
+{
+    (void)state;
+    enum { N = 60 };
+    float logits[N];
+    uint32_t random = 9;
+    im_top_token top[IM__MOST_TOP];
+    for (size_t n = 1; n <= N; n++) {
+        for (size_t i = 0; i < n; i++) logits[i] = (float)(int)(noise(&random) * 12); /* with many equal ones */
+        im__log_norm norm = im__log_norm_of(logits, n, 20);
+        for (size_t most = 0; most <= IM__MOST_TOP; most++) {
+            assert_int_equal(im__top_tokens(&norm, logits, n, most, top), most < n ? most : n);
+            for (size_t k = 0; k < most && k < n; k++) {
+                size_t before = 0;
+                for (size_t i = 0; i < n; i++)
+                    before += logits[i] > logits[top[k].id] || (logits[i] == logits[top[k].id] && (int32_t)i < top[k].id);
+                assert_true(before == k && top[k].logprob == im__logprob(&norm, logits[top[k].id]));
+            }
+        }
+    }
+}
+
 static bool accepted(float temperature, int32_t top_k, float top_p, float min_p)
 {
     im_sampling s = {.temperature = temperature, .top_k = top_k, .top_p = top_p, .min_p = min_p};
@@ -299,6 +324,7 @@ int main(void)
         cmocka_unit_test(ties_go_to_the_lower_id),
         cmocka_unit_test(edits_are_those_of_the_definition),
         cmocka_unit_test(what_is_not_a_number_stays_so),
+        cmocka_unit_test(the_top_is_that_of_a_full_sort),
         cmocka_unit_test(parameters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
