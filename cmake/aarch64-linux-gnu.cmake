@@ -22,6 +22,7 @@ set(CMAKE_FIND_ROOT_PATH /usr/aarch64-linux-gnu ${IRONMULE_ARM64_LIBS})
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_C_FLAGS_INIT "-isystem ${IRONMULE_ARM64_LIBS}/usr/include/aarch64-linux-gnu") # headers that differ between machines
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${libs}:${IRONMULE_ARM64_LIBS}/lib/aarch64-linux-gnu")
 set(CMAKE_CROSSCOMPILING_EMULATOR qemu-aarch64-static -L /usr/aarch64-linux-gnu
   -E LD_LIBRARY_PATH=${libs}:${IRONMULE_ARM64_LIBS}/lib/aarch64-linux-gnu)

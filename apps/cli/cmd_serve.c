@@ -14,7 +14,9 @@ static const arg_command about = {
         "request says\n"
         "otherwise; every request gets the bits that it would get alone. SIGTERM or Ctrl-C lets running answers finish, a "
         "second one leaves at once.\n"
-        "--mode desktop: 4 answers at once, 32 waiting, steps of 100 ms; server: 16, 512, 200 ms. Sizes may end in K, M or G.",
+        "--mode desktop: 4 answers at once, 32 waiting, steps of 100 ms, no deadline; server: 16, 512, 200 ms, 600 s. Sizes may "
+        "end in K, M or "
+        "G.",
     .examples = "  ironmule serve model.gguf\n"
                 "  ironmule serve model.gguf --parallel 8 --context 8192 --cache-ram 2G\n"
                 "  KEYS=... ironmule serve model.gguf --host 0.0.0.0 --api-key-env KEYS --tls-cert cert.pem --tls-key key.pem\n"
@@ -67,6 +69,7 @@ static void apply_mode(settings *s)
     if (s->queue < 0) s->queue = server ? 512 : 32;
     if (s->connections == 0) s->connections = server ? 2048 : 256;
     if (s->max_step_ms < 0) s->max_step_ms = server ? 200 : 100;
+    if (s->o.request_s < 0) s->o.request_s = server ? 600 : 0;
 }
 
 static int read_sizes(settings *s)
@@ -221,6 +224,7 @@ int cmd_serve(int argc, char **argv)
     serve_options *o = &s.o;
     arg_rest rest;
     serve_options_defaults(o);
+    o->request_s = -1;
     s.port = o->port;
     s.choices = o->max_choices;
     const arg_option options[] = {
@@ -257,7 +261,7 @@ int cmd_serve(int argc, char **argv)
         {"cpu", 0, ARG_STRING, &s.cpu, "LEVEL", "kernels up to this level", 0, 0},
         {"device", 0, ARG_STRING, &s.device, "NAME", "auto or cpu", 0, 0},
         {"max-body", 0, ARG_STRING, &s.max_body, "SIZE", "largest body of a request (default 1M)", 0, 0},
-        {"timeout-request", 0, ARG_NUMBER, &o->request_s, "S", "a request's deadline in seconds (default 600; 0: none)", 0, 1e6},
+        {"timeout-request", 0, ARG_NUMBER, &o->request_s, "S", "a request's deadline in seconds (0: none)", 0, 1e6},
         {"timeout-head", 0, ARG_NUMBER, &o->head_s, "S", "a request's head must arrive within (default 10)", 0.1, 1e5},
         {"timeout-body", 0, ARG_NUMBER, &o->body_s, "S", "its body within (default 30)", 0.1, 1e5},
         {"timeout-idle", 0, ARG_NUMBER, &o->idle_s, "S", "an idle connection is kept for (default 75)", 0.1, 1e6},
