@@ -4,7 +4,10 @@
     client_checks.py URL URL-OF-A-SERVER-WITH-ROOM-FOR-ONE KEY
 """
 import asyncio
+import contextlib
+import io
 import os
+import re
 import sys
 import time
 import urllib.request
@@ -189,6 +192,16 @@ async def openai_async(model):
     await c.close()
 
 
+def openai_example():
+    """The program of docs/http.md, at this server."""
+    with open(os.path.join(os.environ['IM_SOURCE'], 'docs', 'http.md'), encoding='utf-8') as file:
+        program, = re.findall(r'```python\n(.*?)```', file.read(), re.S)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(program.replace('http://127.0.0.1:8080', URL).replace("'none'", repr(KEY)), {})
+    check(re.search(r' [0-9a-f]{16}\n.+', out.getvalue(), re.S), f'the example of the document says something: {out.getvalue()!r}')
+
+
 # ---- litellm ----
 
 
@@ -236,6 +249,7 @@ def main():
         part(c, model)
     asyncio.run(openai_async(model))
     openai_busy(model)
+    openai_example()
     asyncio.run(litellm_checks(model))
     asyncio.run(langchain_checks(model))
     wait_for('nothing is left running', lambda: running(URL) == 0 and running(NARROW) == 0)
