@@ -66,7 +66,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == '/':
             self.answer(200, self.server.page, 'text/html; charset=utf-8', Content_Security_Policy=self.server.policy)
         elif self.path == '/v1/models' and self.allowed():
-            self.answer(200, {'object': 'list', 'data': [{'id': 'fake-model', 'object': 'model', 'created': 0, 'owned_by': 'test'}]})
+            self.answer(200, {'object': 'list', 'data': [{'id': self.server.model, 'object': 'model', 'created': 0, 'owned_by': 'test'}]})
         elif self.path != '/v1/models':
             self.refuse(404, f'No such path: {self.path}')
 
@@ -74,6 +74,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers['Content-Length'])))
         self.server.requests.append(body)
         if not self.allowed():
+            return
+        if body['model'] != self.server.model:
+            self.refuse(404, f'The model {body["model"]} is not served here.')
             return
         text = body['messages'][-1]['content']
         if not text.startswith('say '):
@@ -102,6 +105,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             pieces = (whole[at:at + piece] for at in range(0, len(whole), piece))
         else:
             pieces = () if word == 'silent' else ('one ', 'two ')
+        self.wfile.write(b': a comment\n\n')
         count = 0
         for count, part in enumerate(pieces, 1):
             self.event({'choices': [{'index': 0, 'delta': {'content': part}, 'finish_reason': None}], 'usage': None})
@@ -126,13 +130,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class FakeServer(http.server.ThreadingHTTPServer):
-    """`key`: the API key it wants. `requests`: bodies it got; `left`: last messages whose reader went away."""
+    """`key`: the API key it wants. `model`: what it serves. `requests`: bodies it got; `left`: last messages whose reader went away."""
     daemon_threads = True
 
     def __init__(self, page):
         super().__init__(('127.0.0.1', 0), Handler)
         self.page, self.policy = page, policy_of(page)
-        self.key, self.requests, self.left = None, [], []
+        self.key, self.model, self.requests, self.left = None, 'fake-model', [], []
         self.url = f'http://127.0.0.1:{self.server_address[1]}/'
 
     def handle_error(self, request, client_address):

@@ -303,6 +303,12 @@ def test_errors(page, server):
     check('limit of tokens' in notice(), 'an answer that was cut says so')
     page.click('.turn:last-child [data-action="continue"]')
     check(page.wait(DONE) and page.evaluate('turns.at(-1).text') == 'one two one two ', 'and can go on')
+    server.model = 'another-model'
+    ask(page, 'say more')
+    check('not served here' in notice(), 'a model that has gone is said')
+    page.click('.turn:last-child [data-action="again"]')
+    check(page.wait(DONE) and page.evaluate('turns.at(-1).text') == 'more' and text_of(page, '#model') == 'another-model', 'and the next try takes the one that came')
+    server.model = 'fake-model'
     page.evaluate('window.fetch = () => Promise.reject(new TypeError("Failed to fetch"))')
     ask(page, 'say nothing')
     check('cannot be reached' in notice(), 'a server that is gone is said')

@@ -162,6 +162,7 @@ async function answer(turn) {
   } catch (problem) {
     turn.problem = problem;
     if (problem.name === 'AbortError') turn.finish = 'stopped';
+    if (problem.status === 404) model = null; /* another one may be served by now: the next try asks */
   }
   if (running?.turn === turn) running = null;
   showRunning();
