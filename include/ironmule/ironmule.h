@@ -51,7 +51,7 @@ IM_API const char *im_version(void);
 IM_API int im_numerics_version(void);
 /* Stable name of a status: "format", "context" ... */
 IM_API const char *im_status_name(im_status status);
-/* Kernel levels of this machine, best last ("c", "avx2", "avx512"); NULL-terminated, static. */
+/* Kernel levels of this machine, best last ("c", "avx2", "avxvnni", "avx512", "amx" are those of x86-64); NULL-terminated, static. */
 IM_API const char *const *im_cpu_levels(void);
 /* What this process may use: physical cores (affinity and control-group quota counted), bytes of memory available now (0: unknown). */
 typedef struct im_machine_info {

@@ -4,6 +4,7 @@
  */
 #include "backend/cpu/kernels.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -101,7 +102,25 @@ static bool machine_has(im__cpu_level level)
 }
 #endif
 
-bool im__cpu_has(im__cpu_level level) { return level == IM__CPU_C || machine_has(level); }
+static unsigned find_levels(void)
+{
+    unsigned found = 1u << IM__CPU_C;
+    for (int level = IM__CPU_C + 1; level < IM__CPU_LEVELS; level++)
+        if (machine_has((im__cpu_level)level)) found |= 1u << level;
+    return found;
+}
+
+/* A virtual machine may take long over cpuid: it is asked once. Threads that ask at the same time find the same. */
+bool im__cpu_has(im__cpu_level level)
+{
+    static atomic_uint found;
+    unsigned levels = atomic_load_explicit(&found, memory_order_relaxed);
+    if (levels == 0) {
+        levels = find_levels();
+        atomic_store_explicit(&found, levels, memory_order_relaxed);
+    }
+    return levels >> level & 1;
+}
 
 im__cpu_level im__cpu_best(void)
 {
