@@ -236,6 +236,7 @@ void im__request_end(im_request *r, im_status status, const im_error *error)
 /* Companions go around the request, so that it is neither the first nor the last of a step. */
 static void enqueue(im_engine *e, im_request *r)
 {
+    atomic_fetch_add(&e->counters.submitted, 1);
     r->submitted = im__now_ms();
     if (r->deadline > 0) r->deadline += r->submitted;
     for (size_t i = 0; i < r->companions; i += 2) im__queue_add(e, r->companion[i]);
@@ -256,7 +257,6 @@ im_status im__request_queue(im_request *r, im_error *err)
     pthread_mutex_unlock(&e->lock);
     if (!open) return im__fail(err, IM_ERR_BUSY, "the engine is closing");
     if (full) return im__fail(err, IM_ERR_BUSY, "%zu requests are waiting already, of at most %u", waiting, e->options.max_queue);
-    atomic_fetch_add(&e->counters.submitted, 1);
     return IM_OK;
 }
 
