@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-enum { EIGHT = 8, TILE = 32, PANELS = 4, BLOCK = 128 };
+enum { EIGHT = 8, TILE = 32, PANELS = 4, BLOCK = 128, TILES_AHEAD = 2 };
 
 /* One chunk of one row. */
 typedef struct row {
@@ -75,15 +75,16 @@ INLINE void run_group(im__form f, const __m512i *line, __m512 s, __m512 m, size_
     if (n) run_rows(f, 1, line, s, m, g, a);
 }
 
-/* One chunk of one panel, n rows: their p. */
-INLINE void run_tile(im__form f, const uint8_t *packed, size_t records, row *a, size_t n)
+/* One chunk of one panel, n rows: their p; meanwhile as many bytes are asked for from `ahead` on. */
+INLINE void run_tile(im__form f, const uint8_t *packed, const uint8_t *ahead, size_t records, row *a, size_t n)
 {
     const size_t per_record = IM__RECORD / f.group, groups = records * per_record;
     const uint8_t *record = packed + im__scale_bytes(f, groups);
+    fetch_lines(ahead, (size_t)(record - packed));
     for (size_t r = 0; r < n; r++) a[r].p = _mm512_setzero_ps();
     for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
         __m512i line[QUADS];
-        fetch_ahead(f, record);
+        fetch_lines(ahead + (record - packed), f.bits * IM__LINE);
         unpack_record(f, record, line);
         for (size_t h = 0; h < per_record; h++) {
             const size_t g = i * per_record + h;
@@ -159,21 +160,34 @@ INLINE void put_rows(const job *j, const row *a, size_t n, size_t row_begin, siz
     }
 }
 
+/* Where the chunk lies that is read after the next one: panel i of `count` reads the chunk at p, `next` is the chunk that panel 0 reads after all have
+ * read theirs. */
+INLINE const uint8_t *tile_ahead(const uint8_t *p, const uint8_t *next, size_t i, size_t count, size_t panel_bytes)
+{
+    if (count < TILES_AHEAD) return p + AHEAD;
+    return i + TILES_AHEAD < count ? p + TILES_AHEAD * panel_bytes : next + (i + TILES_AHEAD - count) * panel_bytes;
+}
+
 /* Rows row_begin .. row_end - 1, panels from output `out` to `panels_end`. */
 INLINE void run_panels(im__form f, const job *j, size_t row_begin, size_t row_end, size_t out, size_t panels_end)
 {
     const size_t n_in = j->w->n_in, panel_bytes = im__panel_bytes(f, n_in);
-    const uint8_t *first = (const uint8_t *)j->w->packed + out / IM__PANEL * panel_bytes;
+    const size_t count = (panels_end - out + IM__PANEL - 1) / IM__PANEL;
+    const uint8_t *first = (const uint8_t *)j->w->packed + out / IM__PANEL * panel_bytes, *behind = first + count * panel_bytes;
     row a[TILE];
     for (size_t k = 0; k < n_in; k += IM__CHUNK) {
         const size_t records = (n_in - k < IM__CHUNK ? n_in - k : IM__CHUNK) / IM__RECORD;
         for (size_t r = row_begin, n; r < row_end; r += n) {
             n = row_end - r < TILE ? row_end - r : TILE;
             for (size_t i = 0; i < n; i++) gather_row(f, j->act, r + i, k, records, &a[i]);
-            const uint8_t *packed = first;
-            for (size_t o = out; o < panels_end; o += IM__PANEL, packed += panel_bytes) {
-                run_tile(f, packed, records, a, n);
-                put_rows(j, a, n, r, o, k);
+            const uint8_t *packed = first, *next = k + IM__CHUNK < n_in ? first + im__chunk_bytes(f, records) : behind;
+            for (size_t i = 0; i < count; i++, packed += panel_bytes) {
+                const uint8_t *ahead = tile_ahead(packed, next, i, count, panel_bytes);
+                if (n == 2)
+                    run_tile(f, packed, ahead, records, a, 2);
+                else
+                    run_tile(f, packed, ahead, records, a, n);
+                put_rows(j, a, n, r, out + i * IM__PANEL, k);
             }
         }
         first += im__chunk_bytes(f, records);

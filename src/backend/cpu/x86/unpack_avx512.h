@@ -18,9 +18,9 @@ enum { AHEAD = 4096 };
 
 INLINE __m512i load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 
-INLINE void fetch_ahead(im__form f, const uint8_t *record)
+INLINE void fetch_lines(const uint8_t *p, size_t bytes)
 {
-    for (int i = 0; i < f.bits; i++) _mm_prefetch((const char *)record + AHEAD + i * IM__LINE, _MM_HINT_T1);
+    for (size_t i = 0; i < bytes; i += IM__LINE) _mm_prefetch((const char *)p + i, _MM_HINT_T1);
 }
 
 /* Bits of `source`, moved by `left` (or right when negative), where `mask` has ones; the other bits of `low`. */
@@ -125,7 +125,7 @@ INLINE void unpack_chunk(im__form f, bool weights, const uint8_t *packed, size_t
     const uint8_t *record = packed + im__scale_bytes(f, groups);
     for (size_t g = 0; g < groups; g++) unpack_scale(f, packed, groups, g, &c->s[g], &c->m[g]);
     for (size_t i = 0; i < records; i++, record += f.bits * IM__LINE) {
-        fetch_ahead(f, record);
+        fetch_lines(record + AHEAD, f.bits * IM__LINE);
         __m512i *line = c->line + QUADS * i;
         unpack_record(f, record, line);
         for (int q = 0; weights && f.offset && q < QUADS; q++) line[q] = _mm512_sub_epi8(line[q], _mm512_set1_epi8((char)f.offset));
