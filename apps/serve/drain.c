@@ -53,6 +53,7 @@ static void on_signal(evutil_socket_t number, short what, void *user)
         journal_say(&s->journal, IM_LOG_INFO, second ? "second signal: leaving at once" : "signal %d while loading: leaving",
                     (int)number);
         if (s->unix_made != NULL) unlink(s->unix_made);
+        if (s->loading) pthread_detach(s->loader);
         _exit(second ? 128 + (int)number : 0);
     }
     begin(s, (int)number);

@@ -76,6 +76,8 @@ static void read_loaded(letter *l, void *user)
     loaded_letter *done = (loaded_letter *)l;
     server *s = user;
     s->loading = false;
+    pthread_join(s->loader, NULL); /* it has nothing left to do */
+    s->loader_started = false;
     if (done->engine == NULL) {
         journal_say(&s->journal, IM_LOG_WARNING, "%s", done->error.message);
         s->exit_code = 1;

@@ -21,6 +21,7 @@ from program import GEMMA3, SMOLLM2, TINY, check, command, emulated, failures, n
 CHAT, COMPLETIONS = '/v1/chat/completions', '/v1/completions'
 # Sanitizers and emulation make everything slower; deadlines of tests grow with it.
 SLOWER = 10 if os.environ.get('TSAN_OPTIONS') or emulated() else 1
+SANITIZED = 'TSAN_OPTIONS' in os.environ or 'ASAN_OPTIONS' in os.environ  # they keep what was freed for a while
 PATIENCE = 60 * SLOWER
 ZOO = os.path.join(os.environ.get('IM_TEST_DATA', ''), 'zoo')
 

@@ -62,6 +62,11 @@ def sequences(s):
         c.sendall(get() + get('/v1/models'))
         c.shutdown(socket.SHUT_WR)
         check(statuses(drain(c)) == [200, 200], 'asked, then half closed')
+    with closing(s.connect(10 * SLOWER)) as c:
+        c.sendall(get('/metrics') * 400)  # more than the buffers between hold
+        c.shutdown(socket.SHUT_WR)
+        time.sleep(0.3)
+        check(statuses(drain(c)) == [200] * 400, 'asked for much, then half closed')
 
 
 def closing_down(s):

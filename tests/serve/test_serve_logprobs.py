@@ -91,6 +91,18 @@ def cut_by_stop(s):
         check(text_of(streamed) == choice['message']['content'], f'stop {stop!r}, streamed: {text_of(streamed)!r}')
 
 
+    # A stop text that begins inside a token: the token's entry keeps what is in front.
+    body = {**ASK, **WHOLE, 'max_tokens': 40, 'logprobs': True}
+    tokens = [e['token'] for e in s.post(CHAT, body).json()['choices'][0]['logprobs']['content'] if e['bytes']]
+    inside = [t[1:] for i, t in enumerate(tokens) if len(t) > 1 and t[1:] not in ''.join(tokens[:i]) + t[0]]
+    check(inside, f'a token of several letters: {tokens}')
+    for stop in inside[:3]:
+        choice = s.post(CHAT, {**body, 'stop': stop}).json()['choices'][0]
+        check(choice['finish_reason'] == 'stop' and text_of(choice['logprobs']['content']) == choice['message']['content'], f'stop {stop!r} inside a token: {choice}')
+        streamed = [x for e in s.events(CHAT, {**body, 'stop': stop})[:-1] for x in (e['choices'][0]['logprobs'] or {}).get('content') or []]
+        check(streamed == choice['logprobs']['content'], f'stop {stop!r} inside a token, streamed: {streamed}')
+
+
 def main():
     with Server() as s:
         chats(s)

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from server import CHAT, SLOWER, Server, check, slow_model, statuses, until, verdict
+from server import CHAT, SANITIZED, SLOWER, Server, check, slow_model, statuses, until, verdict
 
 DEEP = sys.argv[1:] == ['deep']
 SECONDS, PERIOD = (60, 5) if DEEP else (8 * min(SLOWER, 2), 0.4)
@@ -99,7 +99,7 @@ def crowd():
             d.socket.close()
         check(until(lambda: s.usage()[1] <= before[1], 15), f'descriptors return: {before[1]} {s.usage()[1]}')
         after = s.usage()
-        check(after[0] - before[0] < 8 << 20 or SLOWER > 1, f'memory returns: {before[0] >> 10} KiB, {after[0] >> 10} KiB')
+        check(after[0] - before[0] < 8 << 20 or SANITIZED, f'memory returns: {before[0] >> 10} KiB, {after[0] >> 10} KiB')
         check(after[2] == before[2], f'threads: {before[2]} {after[2]}')
 
 
@@ -180,7 +180,7 @@ def broken_clients():
             except OSError:
                 pass
             c.close()
-        check(s.chat(max_tokens=2).status == 200, 'the server lives')
+        check(until(lambda: s.chat(max_tokens=2).status == 200, 5), 'the server lives')  # at first its queue may be full
         check(until(lambda: s.usage()[1] <= before[1], 15), f'descriptors return: {before[1]} {s.usage()[1]}')
         check(until(lambda: s.metric('ironmule_requests_running') == 0, 5), 'nothing goes on for nobody')
 

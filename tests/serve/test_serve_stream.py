@@ -61,6 +61,9 @@ def main():
             shape(f'{path}, n 3', events, path == CHAT, True, 3)
             check([joined(events, i)[0] for i in range(3)] == texts, f'{path}: n 3, streamed and not')
             check(events[-2]['usage']['completion_tokens'] == 15, f'{path}: n 3, usage')
+            events = s.events(path, {**body, 'n': 3, 'ironmule': {'logits_hash': True}})
+            ours = [i for i, e in enumerate(events) if 'ironmule' in e]
+            check(ours == [len(events) - 2] and len(events[-2]['ironmule']['logits_hash']) == 3, f'{path}: n 3, ours once, for all: {ours}')
 
             # What is ours stands in the last chunk, and says the same in both ways.
             extras = {'ironmule': {'logits_hash': True, 'token_ids': True, 'timings': True}}
