@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/pace.h"
 
+#include <stdbool.h>
+
 #define MARGIN 0.85   /* of the budget is planned with: estimates are not exact */
+#define PART 0.15     /* of the budget is for prompts in any case */
 #define FORGOTTEN 100 /* steps with prompt rows after which a size has to be tried again */
 
 /* Of what is there; 0 without any. */
@@ -30,7 +33,7 @@ static size_t size_of(size_t rows)
     return i;
 }
 
-static int known(const im__pace *p, size_t i)
+static bool known(const im__pace *p, size_t i)
 {
     return i < IM__PACE_SIZES && p->row[i].count > 0 && p->prompts - p->row[i].last < FORGOTTEN;
 }
@@ -41,7 +44,7 @@ void im__pace_note(im__pace *p, size_t decode_rows, size_t prompt_rows, double m
         note(&p->decode, ms, 0);
         return;
     }
-    if (prompt_rows < IM__PACE_TILE) return; /* the end of a prompt: says nothing of larger steps */
+    if (prompt_rows < IM__PACE_LEAST) return; /* the end of a prompt: says nothing of larger steps */
     double rest = decode_rows > 0 ? median(&p->decode) : 0;
     im__pace_samples *s = &p->row[size_of(prompt_rows)];
     p->prompts++;
@@ -49,18 +52,27 @@ void im__pace_note(im__pace *p, size_t decode_rows, size_t prompt_rows, double m
     note(s, ms > rest ? (ms - rest) / (double)prompt_rows : 0, p->prompts);
 }
 
+/* Rows of size i, or a part of it, that the time suffices for; up to the next size, which is tried when nothing is known of it. */
+static double fitting(const im__pace *p, size_t i, double left, double row)
+{
+    double most = (double)((size_t)IM__PACE_TILE << (i + 1)) - (known(p, i + 1) ? 1 : 0);
+    return row * most > left ? left / row : most;
+}
+
 size_t im__pace_rows(const im__pace *p, double budget_ms)
 {
-    double left = budget_ms * MARGIN - median(&p->decode), row = 0, rows = IM__PACE_TILE;
-    for (size_t i = 0; i < IM__PACE_SIZES && left > 0; i++) {
-        double least = (double)((size_t)IM__PACE_TILE << i), here = median(&p->row[i]);
+    double left = budget_ms * MARGIN - median(&p->decode), row = 0, rows = 0;
+    bool any = false;
+    if (left < budget_ms * PART) left = budget_ms * PART;
+    for (size_t i = 0; i < IM__PACE_SIZES; i++) {
         if (!known(p, i)) continue;
-        if (here > row) row = here;
-        /* Of fewer rows one costs no more: so many fit in any case. */
-        double fit = row > 0 ? left / row : 2 * least;
-        if (fit > 2 * least) fit = 2 * least;
-        if (fit > rows) rows = fit;
-        if (fit < least) break;
+        any = true;
+        if (median(&p->row[i]) > row) row = median(&p->row[i]);
+        double fit = fitting(p, i, left, row);
+        if (fit > rows) rows = fit; /* of fewer rows one costs no more: so many fit in any case */
+        if (fit < (double)((size_t)IM__PACE_TILE << i)) break;
     }
-    return rows > IM__PACE_TILE ? (size_t)rows / IM__PACE_TILE * IM__PACE_TILE : IM__PACE_TILE;
+    if (!any) return IM__PACE_TILE;
+    if (rows >= IM__PACE_TILE) return (size_t)rows / IM__PACE_TILE * IM__PACE_TILE;
+    return rows > IM__PACE_LEAST ? (size_t)rows : IM__PACE_LEAST;
 }

@@ -11,7 +11,8 @@
 
 #include <stddef.h>
 
-#define IM__PACE_TILE 16 /* prompt rows that always join: prompts go on whatever the budget */
+#define IM__PACE_TILE 16 /* prompt rows that join until more is known */
+#define IM__PACE_LEAST 4 /* prompt rows that always join: prompts go on whatever the budget */
 #define IM__PACE_SIZES 9 /* 16 .. 4096 rows */
 #define IM__PACE_SAMPLES 5
 
@@ -31,8 +32,8 @@ typedef struct im__pace {
 /* A step of so many rows took `ms`. */
 void im__pace_note(im__pace *p, size_t decode_rows, size_t prompt_rows, double ms);
 
-/* Prompt rows that may join a step of running answers so that it is expected to stay within budget_ms: a multiple of the tile, at least one, at most twice the largest
- * size that is known. */
+/* Prompt rows that may join a step of running answers so that it is expected to stay within budget_ms, at most twice the largest size that is known. Where the answers alone
+ * need most of the budget, or more, as many as are expected to take a seventh of it, but no fewer than the least. A multiple of the tile, if it is as many. */
 size_t im__pace_rows(const im__pace *p, double budget_ms);
 
 #endif
