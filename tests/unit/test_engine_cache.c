@@ -216,18 +216,18 @@ static void misses_have_reasons(void **state)
 static void little_memory(void **state)
 {
     (void)state;
-    static const uint64_t bytes[] = {1, 20 << 10, 100 << 10, 400 << 10, 2 << 20};
+    static const uint64_t bytes[] = {1, 60 << 10, 400 << 10};
     for (int m = 0; m < 2; m++) {
         im_engine_options bare = sized(1, 64, CONTEXT, 1);
         im_engine *plain = open_on(m == 0 ? TINY_MODEL : windowed, &bare);
-        for (size_t i = 0; i < 5; i++) {
+        for (size_t i = 0; i < 3; i++) {
             im_engine_options cached = with_cache(64, 2, bytes[i]);
             im_engine *e = open_on(m == 0 ? TINY_MODEL : windowed, &cached);
-            for (uint32_t k = 0; k < 24; k++) {
+            for (uint32_t k = 0; k < 14; k++) {
                 int32_t text[CONTEXT];
                 make_prompt(text, 300, k * k % 7, VOCABULARY);
                 make_prompt(text + 200, 100, k % 3, VOCABULARY);
-                answer a = ask(e, text, 150 + k * 6, 2), want = ask(plain, text, 150 + k * 6, 2);
+                answer a = ask(e, text, 150 + k * 10, 2), want = ask(plain, text, 150 + k * 10, 2);
                 same(&a, &want);
             }
             im_engine_close(e);
