@@ -346,6 +346,19 @@ static void the_first_one_is_cancelled(void **state)
 
 /* ---- a limit of positions --------------------------------------------------------------------------------------------------------------- */
 
+typedef struct presence {
+    int now, most;
+} presence;
+
+static bool come_and_go(void *user, const im_token_event *event)
+{
+    presence *p = user;
+    if (event->index == 0) p->now++;
+    if (p->now > p->most) p->most = p->now;
+    if (event->index == 156) p->now--;
+    return true;
+}
+
 static void requests_wait_for_pages(void **state)
 {
     (void)state;
@@ -356,24 +369,19 @@ static void requests_wait_for_pages(void **state)
     im_engine *e = open_tiny(&o);
     im_request *r[6], *refused = NULL;
     im_error err;
-    im_engine_stats s;
+    presence at = {.now = 0};
     gate g;
     im_request *held = hold(e, &g); /* a page */
     make_prompt(text, 500, 1, VOCABULARY);
     for (int i = 0; i < 6; i++) {
-        im_request_options each = options_for(text, 100 + (size_t)i, 157);
-        r[i] = submit(e, &each); /* 4 pages, or 5 */
+        im_request_options each = options_for(text, 100 + (size_t)i, 157); /* 4 pages, or 5 */
+        each.on_token = come_and_go;
+        each.user = &at;
+        r[i] = submit(e, &each);
     }
     sem_post(&g.leave);
-    uint32_t most = 0;
-    do {
-        im_engine_get_stats(e, &s);
-        assert_true(s.kv_pages_running <= 10);
-        if (s.running > most) most = s.running;
-        usleep(100);
-    } while (s.finished < 7);
-    assert_true(most == 2 || most == 3); /* one with a page and two with 4, or two with 5 */
     for (int i = 0; i < 6; i++) assert_int_equal(finish(r[i]).count, 157);
+    assert_true(at.now == 0 && at.most == 2);
     im_request_free(held);
     im_engine_close(e);
     o.kv_tokens = 300; /* 5 pages */
@@ -410,21 +418,22 @@ static void the_plan_counts_it(void **state)
 /* ---- steps ------------------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct watch {
-    atomic_uint tokens; /* of the answer that runs */
-    unsigned at_end;    /* how many there were when the other's prompt was done */
+    gate gate;       /* at the first token of the answer that runs */
+    unsigned tokens; /* of it */
+    unsigned at_end; /* how many there were when the other's prompt was done */
 } watch;
 
 static bool count(void *user, const im_token_event *event)
 {
-    (void)event;
-    atomic_fetch_add(&((watch *)user)->tokens, 1);
-    return true;
+    watch *w = user;
+    w->tokens++;
+    return at_token(&w->gate, event);
 }
 
 static bool note(void *user, const im_token_event *event)
 {
     watch *w = user;
-    if (event->index == 0) w->at_end = atomic_load(&w->tokens);
+    if (event->index == 0) w->at_end = w->tokens;
     return true;
 }
 
@@ -443,11 +452,14 @@ static void a_long_prompt_does_not_hold_up_answers(void **state)
     running.on_token = count;
     prompt.on_token = note;
     running.user = prompt.user = &w;
-    im_request *a = submit(e, &running);
-    while (atomic_load(&w.tokens) == 0) usleep(100);
-    unsigned before = atomic_load(&w.tokens);
-    answer got = finish(submit(e, &prompt));
-    assert_true(w.at_end >= before + 20 - 1);
+    sem_init(&w.gate.entered, 0, 0);
+    sem_init(&w.gate.leave, 0, 0);
+    im_request *a = submit(e, &running), *b;
+    sem_wait(&w.gate.entered);
+    b = submit(e, &prompt);
+    sem_post(&w.gate.leave);
+    answer got = finish(b);
+    assert_true(w.at_end >= 20);
     im_request_cancel(a);
     im_request_free(a);
     im_engine_close(e);
