@@ -437,7 +437,8 @@ static bool note(void *user, const im_token_event *event)
     return true;
 }
 
-/* With a budget too small for anything a prompt comes in pieces of 16 rows; the answer beside it gets a token with each. */
+/* With a budget too small for anything a prompt comes in pieces: of 16 rows at first, and even where more of them seem to cost nothing at most twice as many each time.
+ * The answer beside it gets a token with each. */
 static void a_long_prompt_does_not_hold_up_answers(void **state)
 {
     (void)state;
@@ -459,7 +460,7 @@ static void a_long_prompt_does_not_hold_up_answers(void **state)
     b = submit(e, &prompt);
     sem_post(&w.gate.leave);
     answer got = finish(b);
-    assert_true(w.at_end >= 20);
+    assert_true(w.at_end >= 5);
     im_request_cancel(a);
     im_request_free(a);
     im_engine_close(e);
