@@ -8,18 +8,22 @@ static const arg_command about = {
     .name = "benchmark",
     .summary = "speed of prompts and answers, in rows comparable with other tools",
     .usage = "MODEL",
-    .details = "Rows: ppN reads a prompt of N tokens; tgN writes N tokens, one by one; tgN@dM writes them behind a prompt of M "
-               "tokens, whose reading is\n"
-               "not counted. They mean what llama-bench's rows of these names mean: random tokens, no tokenising, no sampling. One "
-               "warm-up of each\n"
-               "row is not counted. Tokens a second are given as median, best and worst of the repetitions.",
+    .details =
+        "Rows: ppN reads a prompt of N tokens; tgN writes N tokens, one by one; tgN@dM writes them behind a prompt of M "
+        "tokens, whose reading is\n"
+        "not counted. They mean what llama-bench's rows of these names mean: random tokens, no tokenising, no sampling. tgNxS is S "
+        "answers of N\n"
+        "tokens at once, all their tokens counted. One warm-up of each row is not counted. Tokens a second are given as median, "
+        "best and "
+        "worst of\n"
+        "the repetitions.",
     .examples =
         "  ironmule benchmark model.gguf --rows pp128,pp512,tg64,tg64@d1024\n  ironmule benchmark model.gguf --threads 1 --json",
     .least = 1,
     .most = 1,
 };
 
-enum { MOST_ROWS = 32 };
+enum { MOST_ROWS = 32, MOST_STREAMS = 64 };
 
 typedef struct settings {
     run_options run;
@@ -31,6 +35,7 @@ typedef struct settings {
 typedef struct bench_row {
     char name[32];
     uint32_t prompt, generate; /* tokens read before, tokens written; generate 0: the prompt is what counts */
+    uint32_t streams;          /* sequences at once */
     double *rate;              /* [repetitions] tokens a second */
 } bench_row;
 
@@ -38,21 +43,19 @@ typedef struct bench_row {
 
 static bool parse_row(const char *text, size_t n, bench_row *row)
 {
-    unsigned count, depth = 0;
+    unsigned count, depth = 0, streams = 1;
     int used = 0;
     if (n == 0 || n >= sizeof row->name) return false;
     memcpy(row->name, text, n);
     row->name[n] = 0;
-    if (sscanf(row->name, "pp%7u%n", &count, &used) == 1 && (size_t)used == n && count > 0) {
-        row->prompt = count;
-        row->generate = 0;
-        return true;
-    }
-    bool plain = sscanf(row->name, "tg%7u%n", &count, &used) == 1 && (size_t)used == n;
-    bool deep = !plain && sscanf(row->name, "tg%7u@d%7u%n", &count, &depth, &used) == 2 && (size_t)used == n;
-    row->prompt = depth;
-    row->generate = count;
-    return (plain || deep) && count > 0;
+    bool prompt = sscanf(row->name, "pp%7u%n", &count, &used) == 1 && (size_t)used == n;
+    bool plain = !prompt && sscanf(row->name, "tg%7u%n", &count, &used) == 1 && (size_t)used == n;
+    bool deep = !prompt && !plain && sscanf(row->name, "tg%7u@d%7u%n", &count, &depth, &used) == 2 && (size_t)used == n;
+    bool many = !prompt && !plain && !deep && sscanf(row->name, "tg%7ux%3u%n", &count, &streams, &used) == 2 && (size_t)used == n;
+    row->prompt = prompt ? count : deep ? depth : 0;
+    row->generate = prompt ? 0 : count;
+    row->streams = many ? streams : 1;
+    return (prompt || plain || deep || many) && count > 0 && row->streams > 0 && row->streams <= MOST_STREAMS;
 }
 
 /* The number of rows, or 0 after a message. */
@@ -62,7 +65,8 @@ static size_t parse_rows(const char *list, bench_row *rows)
     while (*list != 0) {
         size_t n = strcspn(list, ",");
         if (count == MOST_ROWS || !parse_row(list, n, &rows[count])) {
-            args_wrong(&about, "--rows: \"%.*s\" is no row; write ppN, tgN or tgN@dM, at most %d of them", (int)n, list, MOST_ROWS);
+            args_wrong(&about, "--rows: \"%.*s\" is no row; write ppN, tgN, tgN@dM or tgNxS, at most %d of them", (int)n, list,
+                       MOST_ROWS);
             return 0;
         }
         count++;
@@ -83,6 +87,14 @@ static uint32_t positions(const bench_row *rows, size_t count)
     return most;
 }
 
+static uint32_t most_streams(const bench_row *rows, size_t count)
+{
+    uint32_t most = 1;
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].streams > most) most = rows[i].streams;
+    return most;
+}
+
 /* ---- one run -------------------------------------------------------------------------------------------------------------------------------- */
 
 /* Ids from a fixed linear congruential sequence: the same for every run and machine. */
@@ -97,25 +109,46 @@ static int32_t *random_ids(uint32_t vocabulary, size_t n)
     return ids;
 }
 
-/* Tokens a second of one repetition; negative after a message. An answer starts from one token, as an empty cache has nothing to continue. */
-static double run_once(im_engine *e, const bench_row *row, const int32_t *ids)
+static im_status submit(im_engine *e, const bench_row *row, const int32_t *ids, im_request **request, im_error *err)
 {
-    im_error err;
-    im_request *request;
-    im_result result;
     im_request_options o;
     im_request_options_defaults(&o);
     o.prompt = ids;
     o.prompt_len = row->generate > 0 ? row->prompt + 1 : row->prompt;
     o.max_tokens = row->generate + 1;
     o.ignore_eos = o.no_hash = true;
-    if (im_request_submit(e, &o, &request, &err) != IM_OK) return say_failed(about.name, &err), -1;
+    return im_request_submit(e, &o, request, err);
+}
+
+/* Waits for a request of the row, if there is one, and frees it; *ms grows to the time that it took. */
+static im_status finish(im_request *request, const bench_row *row, double *ms, im_error *err)
+{
+    im_result result;
+    if (request == NULL) return IM_OK;
     interrupt_set(request);
-    im_status status = im_request_wait(request, &result, &err);
+    im_status status = im_request_wait(request, &result, err);
     interrupt_clear();
     im_request_free(request);
+    if (status != IM_OK) return status;
+    double took = row->generate > 0 ? result.generate_ms : result.prompt_ms;
+    if (took > *ms) *ms = took;
+    return IM_OK;
+}
+
+/* Tokens a second of one repetition; negative after a message. An answer starts from one token, as an empty cache has nothing to continue. */
+static double run_once(im_engine *e, const bench_row *row, const int32_t *ids)
+{
+    im_error err, later;
+    im_request *request[MOST_STREAMS] = {NULL};
+    im_status status = IM_OK;
+    double ms = 0;
+    for (uint32_t i = 0; i < row->streams && status == IM_OK; i++) status = submit(e, row, ids + i, &request[i], &err);
+    for (uint32_t i = 0; i < row->streams; i++) {
+        im_status ended = finish(request[i], row, &ms, status == IM_OK ? &err : &later);
+        if (status == IM_OK) status = ended;
+    }
     if (status != IM_OK) return say_failed(about.name, &err), -1;
-    return row->generate > 0 ? row->generate * 1e3 / result.generate_ms : row->prompt * 1e3 / result.prompt_ms;
+    return row->streams * (row->generate > 0 ? row->generate : row->prompt) * 1e3 / ms;
 }
 
 /* Repetition by repetition over all rows, so that a drift of the machine's speed meets all of them; the first round is the warm-up. */
@@ -150,7 +183,8 @@ static double median(const double *sorted, size_t n)
 static double share(const bench_row *row, double rate, const im_machine_limits *limits, const im_engine_info *info,
                     const im_model_info *model)
 {
-    if (row->generate > 0) return limits->read_bytes_per_s > 0 ? rate * (double)info->memory.weights / limits->read_bytes_per_s : 0;
+    if (row->generate > 0)
+        return limits->read_bytes_per_s > 0 ? rate / row->streams * (double)info->memory.weights / limits->read_bytes_per_s : 0;
     return limits->int8_ops_per_s > 0 ? rate * 2 * (double)model->products / limits->int8_ops_per_s : 0;
 }
 
@@ -227,8 +261,8 @@ static int measure(im_model *model, const settings *s, bench_row *rows, size_t c
     im_model_info info;
     im_model_get_info(model, &info);
     uint32_t need = positions(rows, count);
-    im_engine *e = open_engine(about.name, model, &s->run, need, 1, false);
-    int32_t *ids = e == NULL ? NULL : random_ids(info.vocabulary, need);
+    im_engine *e = open_engine(about.name, model, &s->run, need, most_streams(rows, count), false);
+    int32_t *ids = e == NULL ? NULL : random_ids(info.vocabulary, need + MOST_STREAMS);
     double *rates = calloc(count * (size_t)s->repetitions, sizeof *rates);
     int code = EXIT_FAILED;
     for (size_t i = 0; i < count; i++) rows[i].rate = rates + i * (size_t)s->repetitions;
