@@ -35,14 +35,14 @@ static im_status settle(const im_model *m, const im_engine_options *given, im_en
     if (o->chunk == 0) o->chunk = DEFAULT_CHUNK;
     if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
     if (o->chunk > o->context) o->chunk = o->context;
-    if (o->cache_dir != NULL && (o->cache_ram == 0 || o->cache_disk == 0))
-        return im__fail(err, IM_ERR_ARGUMENT, "a cache folder needs cache_ram and cache_disk, which are its limits");
     if (!(o->max_step_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a step of %g ms", o->max_step_ms);
     if (o->max_sequences == 0) o->max_sequences = 1;
     if (o->max_sequences > MOST_SEQUENCES)
         return im__fail(err, IM_ERR_ARGUMENT, "%u sequences; at most %d", o->max_sequences, MOST_SEQUENCES);
     return IM_OK;
 }
+
+static bool wants_tier(const im_engine_options *o) { return o->cache_dir != NULL && o->cache_ram > 0 && o->cache_disk > 0; }
 
 static im__kv_sizes kv_sizes(const im_model *m, const im_engine_options *o)
 {
@@ -52,7 +52,7 @@ static im__kv_sizes kv_sizes(const im_model *m, const im_engine_options *o)
                           .sequences = o->max_sequences,
                           .tokens = o->kv_tokens,
                           .cache_bytes = o->cache_ram,
-                          .ahead = o->cache_dir != NULL};
+                          .ahead = wants_tier(o)};
     im__kv_plan(&m->program, &needs, &sizes);
     return sizes;
 }
@@ -94,7 +94,7 @@ static im_status plan_memory(const im_model *m, const im_engine_options *o, cons
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
                              .available = im__machine_memory()};
     if (o->cache_ram > 0) plan->workspace += im__prefix_bytes(&sizes, o->context);
-    if (o->cache_dir != NULL) plan->workspace += tier_bytes(m, o);
+    if (wants_tier(o)) plan->workspace += tier_bytes(m, o);
     return IM_OK;
 }
 
@@ -163,18 +163,30 @@ static void disk_news(void *engine)
 
 static void disk_log(void *engine, im_log_level level, const char *line) { im__log(engine, level, "%s", line); }
 
+static im_status open_folder(im_engine *e, im_error *err)
+{
+    im__disk_options disk = {.folder = e->options.cache_dir,
+                             .limit = e->options.cache_disk,
+                             .backend = e->backend,
+                             .news = disk_news,
+                             .log = disk_log,
+                             .user = e};
+    for (int k = 0; k < IM__POOLS; k++) disk.page_bytes[k] = im__kv_page_bytes(&e->model->program, (im__pool_kind)k);
+    IM__TRY(im__fingerprint_pages(e, disk.fingerprint, err));
+    return im__tier_open(&e->tier, e->prefix, &e->kv, &disk, err);
+}
+
 /* An engine does without a folder that cannot be used. */
 static im_status open_tier(im_engine *e, im_error *err)
 {
     im_error why;
-    const im_engine_options *o = &e->options;
-    im__disk_options disk = {
-        .folder = o->cache_dir, .limit = o->cache_disk, .backend = e->backend, .news = disk_news, .log = disk_log, .user = e};
-    for (int k = 0; k < IM__POOLS; k++) disk.page_bytes[k] = im__kv_page_bytes(&e->model->program, (im__pool_kind)k);
-    IM__TRY(im__fingerprint_pages(e, disk.fingerprint, err));
-    im_status status = im__tier_open(&e->tier, e->prefix, &e->kv, &disk, &why);
-    if (status == IM_ERR_IO) im__log(e, IM_LOG_WARNING, "prefix cache on disk: %s; going on without", why.message);
-    return status == IM_OK || status == IM_ERR_IO ? IM_OK : im__fail(err, status, "%s", why.message);
+    if (e->options.cache_dir == NULL) return IM_OK;
+    im_status status = wants_tier(&e->options) ? open_folder(e, &why)
+                                               : im__fail(&why, IM_ERR_IO, "a folder needs cache_ram and cache_disk as well");
+    if (status == IM_OK) return IM_OK;
+    if (status != IM_ERR_IO) return im__fail(err, status, "%s", why.message);
+    im__log(e, IM_LOG_WARNING, "prefix cache on disk: %s; going on without", why.message);
+    return IM_OK;
 }
 
 static im_status open_engine(im_engine *e, const im_engine_options *options, im_error *err)
@@ -193,7 +205,7 @@ static im_status open_engine(im_engine *e, const im_engine_options *options, im_
     IM__TRY(take_memory(e, &b, err));
     describe(e, started);
     IM__TRY(im__fingerprint(e, e->fingerprint, err));
-    if (e->options.cache_dir != NULL) IM__TRY(open_tier(e, err));
+    IM__TRY(open_tier(e, err));
     e->options.cpu_level = e->options.device = e->options.cache_dir = NULL; /* the caller's strings are not ours to keep */
     if (!im__thread_start(&e->thread, im__engine_main, e)) return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
     e->thread_started = true;
