@@ -2,6 +2,7 @@
  *
  * The prefix cache's tier on disk in the engine: restarts, damage, other models, a full disk, kills. Whatever is in the folder, answers have their bits.
  */
+#include "base/mem.h"
 #include "engine_fixture.h"
 
 #include <dirent.h>
@@ -386,6 +387,30 @@ static void a_full_disk(void **state)
     remove_folder();
 }
 
+static void memory_may_run_out_while_opening(void **state)
+{
+    (void)state;
+    im_model *m = NULL;
+    im_engine_options o = sized(1, 64, CONTEXT, 1);
+    im_status status = IM_ERR_MEMORY;
+    make_folder();
+    fill(0);
+    o.cache_ram = 8 << 20;
+    o.cache_dir = folder;
+    o.cache_disk = 1 << 28;
+    assert_int_equal(im_model_open(&m, TINY_MODEL, NULL, NULL), IM_OK);
+    for (long n = 1; status != IM_OK; n++) {
+        im_engine *e = NULL;
+        im__alloc_fail_after(n);
+        status = im_engine_open_model(&e, m, &o, NULL);
+        im__alloc_fail_after(0);
+        assert_true((status == IM_OK || status == IM_ERR_MEMORY) && (e != NULL) == (status == IM_OK) && n < 1000);
+        im_engine_close(e);
+    }
+    im_model_close(m);
+    remove_folder();
+}
+
 /* ---- kills ------------------------------------------------------------------------------------------------------------------------------ */
 
 static void child_works(int m)
@@ -459,6 +484,7 @@ int main(void)
         cmocka_unit_test(the_limit_holds),
         cmocka_unit_test(folders_that_cannot_be_used),
         cmocka_unit_test(a_full_disk),
+        cmocka_unit_test(memory_may_run_out_while_opening),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
