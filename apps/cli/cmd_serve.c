@@ -81,6 +81,7 @@ static int read_sizes(settings *s)
     if (code < 0) code = read_size("max-body", s->max_body, &body);
     if (code < 0 && (body < 1024 || body > (1u << 30))) code = args_wrong(&about, "--max-body: between 1K and 1G");
     s->o.max_body = (size_t)body;
+    if (s->o.max_bodies < 4 * s->o.max_body) s->o.max_bodies = 4 * s->o.max_body;
     return code;
 }
 

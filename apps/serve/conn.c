@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READ_AHEAD = 65536, LINGER_S = 2 };
+enum { READ_AHEAD = 65536, WRITE_AHEAD = 262144, LINGER_S = 2 };
 
 static void advance(conn *c);
 static void refuse_unread(conn *c, int status, const char *message, const char *code);
@@ -37,7 +37,9 @@ static void set_phase(conn *c, conn_phase phase)
     c->phase = phase;
     switch (phase) {
     case CONN_IDLE: set_deadline(c, o->idle_s); break;
-    case CONN_HEAD: set_deadline(c, o->head_s); break;
+    case CONN_HEAD:
+        if (!c->fresh) set_deadline(c, o->head_s); /* of a new connection the deadline runs since it was opened */
+        break;
     case CONN_BODY: set_deadline(c, o->body_s); break;
     case CONN_ANSWER: evtimer_del(c->timer); break;
     case CONN_FLUSH: set_deadline(c, o->write_s); break;
@@ -116,6 +118,7 @@ void conn_close(conn *c, const char *reason)
     }
     if (c->job != NULL) job_abandon(c->job);
     unlink_conn(c);
+    s->body_bytes -= c->body_bytes;
     event_free(c->timer);
     bufferevent_free(c->bev);
     http_parser_free(&c->parser);
@@ -123,7 +126,11 @@ void conn_close(conn *c, const char *reason)
     server_maybe_done(s);
 }
 
-bool conn_is_idle(const conn *c) { return c->phase == CONN_IDLE || c->phase == CONN_LINGER; }
+bool conn_is_idle(const conn *c)
+{
+    bool written = evbuffer_get_length(bufferevent_get_output(c->bev)) == 0;
+    return c->phase == CONN_LINGER || (c->phase == CONN_IDLE && written);
+}
 
 /* ---- answers ---------------------------------------------------------------------------------------------------------------------------- */
 
@@ -195,6 +202,8 @@ static void answered(conn *c)
         return;
     }
     http_parser_next(&c->parser);
+    c->s->body_bytes -= c->body_bytes;
+    c->body_bytes = 0;
     c->id[0] = 0;
     c->route = NULL;
     set_phase(c, CONN_IDLE);
@@ -317,6 +326,7 @@ static void on_head(conn *c)
 {
     const http_request *r = &c->parser.request;
     struct evbuffer *out = bufferevent_get_output(c->bev);
+    c->fresh = false;
     c->refusal = (refusal){.status = 0};
     c->head_only = strcmp(r->method, "HEAD") == 0;
     c->log = (journal_request){.method = r->method, .path = r->path};
@@ -349,11 +359,22 @@ static void on_complete(conn *c)
         router_handle(c);
 }
 
-/* Reads on as far as a request is complete; one at a time. */
+/* Bodies of all connections share a budget, so that many of them together cannot take all memory. false: refused. */
+static bool account(conn *c, size_t now)
+{
+    server *s = c->s;
+    s->body_bytes += now - c->body_bytes;
+    c->body_bytes = now;
+    if (s->body_bytes <= s->o->max_bodies) return true;
+    refuse_unread(c, 503, "too many large requests at once", "memory");
+    return false;
+}
+
+/* Reads on as far as a request is complete; one at a time, and none while answers to earlier ones are not read. */
 static void advance(conn *c)
 {
-    struct evbuffer *in = bufferevent_get_input(c->bev);
-    while (c->phase <= CONN_BODY) {
+    struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
+    while (c->phase <= CONN_BODY && evbuffer_get_length(out) <= WRITE_AHEAD) {
         if (c->parser.step == HTTP_COMPLETE) {
             on_complete(c);
             return;
@@ -371,6 +392,7 @@ static void advance(conn *c)
         }
         const char *data = (const char *)evbuffer_pullup(in, (ev_ssize_t)n);
         evbuffer_drain(in, http_parser_feed(&c->parser, data, n));
+        if (c->parser.body_cap > c->body_bytes && !account(c, c->parser.body_cap)) return;
         if (c->parser.step == HTTP_HEAD_READ)
             on_head(c);
         else if (c->parser.step == HTTP_BAD)
@@ -392,6 +414,7 @@ static void on_read(struct bufferevent *bev, void *user)
 static void on_write(struct bufferevent *bev, void *user)
 {
     conn *c = user;
+    if (c->phase <= CONN_BODY) advance(c); /* it may have waited for room */
     if (c->phase != CONN_FLUSH || evbuffer_get_length(bufferevent_get_output(bev)) > 0) return;
     if (c->eof) {
         conn_close(c, NULL);
@@ -452,8 +475,7 @@ static bool make_room(server *s)
 {
     conn *victim = NULL;
     for (conn *c = s->conns; c != NULL; c = c->next) /* the newest stand first */
-        if (c->phase == CONN_IDLE || c->phase == CONN_LINGER || (c->phase == CONN_HEAD && server_now_ms() - c->begun > 1000))
-            victim = c;
+        if (conn_is_idle(c) || (c->phase == CONN_HEAD && server_now_ms() - c->begun > 1000)) victim = c;
     if (victim == NULL) return false;
     conn_close(victim, "made_room");
     return true;
@@ -510,9 +532,8 @@ bool conn_open(server *s, int fd, const struct sockaddr *address, int address_le
     bufferevent_setcb(c->bev, on_read, on_write, on_event, c);
     bufferevent_setwatermark(c->bev, EV_READ, 0, READ_AHEAD);
     bufferevent_set_timeouts(c->bev, NULL, &write_limit);
-    c->phase = CONN_HEAD; /* a new connection has as long as a head has, a kept one may be idle */
-    set_phase(c, CONN_IDLE);
-    set_deadline(c, s->o->head_s);
+    c->fresh = true;
+    set_deadline(c, s->o->head_s); /* a new connection has as long as a head has; a kept one may be idle */
     bufferevent_enable(c->bev, EV_READ | EV_WRITE);
     return true;
 }

@@ -52,6 +52,8 @@ struct conn {
     refusal refusal;
     char refusal_text[256]; /* room for a message that is put together */
     job *job;               /* that computes the present answer */
+    size_t body_bytes;      /* counted in the server's */
+    bool fresh;             /* nothing has been asked yet */
     uint64_t address;       /* hash of the client's address */
     char peer[64];
     char id[130]; /* of the present request: X-Request-Id */

@@ -25,7 +25,7 @@ static void close_idle(server *s)
 {
     for (conn *c = s->conns, *next; c != NULL; c = next) {
         next = c->next;
-        if (conn_is_idle(c) && evbuffer_get_length(bufferevent_get_output(c->bev)) == 0) conn_close(c, NULL);
+        if (conn_is_idle(c)) conn_close(c, NULL);
     }
 }
 
@@ -80,6 +80,6 @@ void server_maybe_done(server *s)
 {
     if (s->draining == 0 || s->job_count > 0) return;
     for (const conn *c = s->conns; c != NULL; c = c->next)
-        if (!conn_is_idle(c) || evbuffer_get_length(bufferevent_get_output(c->bev)) > 0) return;
+        if (!conn_is_idle(c)) return;
     event_base_loopbreak(s->base);
 }

@@ -42,9 +42,10 @@ static void on_accept(struct evconnlistener *l, evutil_socket_t fd, struct socka
 /* Out of descriptors: the listener waits a moment in place of spinning. */
 static void wake_listener(evutil_socket_t fd, short what, void *user)
 {
+    server *s = user;
     (void)fd;
     (void)what;
-    evconnlistener_enable(user);
+    for (size_t i = 0; i < s->listeners; i++) evconnlistener_enable(s->listener[i]);
 }
 
 static void on_accept_error(struct evconnlistener *l, void *user)
@@ -53,7 +54,7 @@ static void on_accept_error(struct evconnlistener *l, void *user)
     const struct timeval pause = {.tv_usec = 100000};
     journal_say(&s->journal, IM_LOG_WARNING, "a connection could not be accepted: %s", strerror(errno));
     evconnlistener_disable(l);
-    event_base_once(s->base, -1, EV_TIMEOUT, wake_listener, l, &pause);
+    event_base_once(s->base, -1, EV_TIMEOUT, wake_listener, s, &pause);
 }
 
 static im_status add(server *s, int fd, const char *where, im_error *err)

@@ -40,6 +40,7 @@ typedef struct serve_options {
     serve_names hosts;              /* further names that this server answers to; "*": all */
 
     size_t max_head, max_body, max_output; /* of a request's head and body; of an answer that waits for a slow reader */
+    size_t max_bodies;                     /* bytes of the bodies of all connections together */
     uint32_t max_connections;
     uint32_t max_choices; /* answers that one request may ask for */
     double head_s, body_s, idle_s, write_s;

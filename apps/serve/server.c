@@ -47,6 +47,7 @@ void serve_options_defaults(serve_options *o)
         .port = 8080,
         .max_head = 16384,
         .max_body = 1 << 20,
+        .max_bodies = 64 << 20,
         .max_output = 1 << 20,
         .max_connections = 512,
         .max_choices = 8,

@@ -40,7 +40,8 @@ typedef struct server {
     worker_pool workers;
     conn *conns; /* all of them */
     size_t conn_count;
-    job *jobs; /* all that are not finished, also those whose client is gone */
+    size_t body_bytes; /* of all connections */
+    job *jobs;         /* all that are not finished, also those whose client is gone */
     size_t job_count;
     struct event *on_term, *on_int, *drain_timer, *watch_timer, *notify_timer;
     int draining; /* the signal that asked for it; 0: none */
