@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
-#include "serve.h"
+#include "serve/serve.h"
 
 #include <stdlib.h>
 #include <string.h>
