@@ -123,11 +123,14 @@ void job_detokenize(job *j)
     reply(j, doc);
 }
 
-/* What json_dumps gives for the field, NULL when it is absent or null. */
-static bool dump(job *j, const char *name, char **out)
+/* What json_dumps gives for the field, which must be of this type; NULL when it is absent or null. */
+static bool dump(job *j, const char *name, json_type type, char **out)
 {
     const json_t *v = json_object_get(j->f.doc, name);
     if (v == NULL || json_is_null(v)) return true;
+    if (json_typeof(v) != type)
+        return problem_set(&j->problem, 400, name, "invalid_type", "%s must be %s", name,
+                           type == JSON_ARRAY ? "a list" : "an object");
     *out = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
     return *out != NULL || no_memory(j);
 }
@@ -162,8 +165,8 @@ void job_template(job *j)
     if (list == NULL)
         problem_set(&j->problem, 400, "messages", "missing_field", "messages is missing");
     else if (fields_messages(list, &j->problem) && flag(j, "add_generation_prompt", &prompt) &&
-             flag(j, "parse_special", &o.parse_special) && dump(j, "messages", &messages) && dump(j, "tools", &tools) &&
-             dump(j, "chat_template_kwargs", &variables)) {
+             flag(j, "parse_special", &o.parse_special) && dump(j, "messages", JSON_ARRAY, &messages) &&
+             dump(j, "tools", JSON_ARRAY, &tools) && dump(j, "chat_template_kwargs", JSON_OBJECT, &variables)) {
         o.tools = tools;
         o.variables = variables;
         o.no_generation_prompt = !prompt;
