@@ -35,6 +35,31 @@ static bool check_content(const json_t *message, bool may_miss, const char *name
     return true;
 }
 
+static bool is_absent(const json_t *v) { return v == NULL || json_is_null(v); }
+
+static bool check_call(const json_t *call, const char *name, problem *p)
+{
+    const json_t *id = json_object_get(call, "id"), *type = json_object_get(call, "type"),
+                 *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+    if (!json_is_string(json_object_get(function, "name")))
+        return problem_set(p, 400, name, "invalid_type", "%s: every call needs a function with a name", name);
+    if (!is_absent(arguments) && !json_is_string(arguments) && !json_is_object(arguments))
+        return problem_set(p, 400, name, "invalid_type", "%s: arguments must be a text or an object", name);
+    if (!is_absent(id) && !json_is_string(id)) return problem_set(p, 400, name, "invalid_type", "%s: an id must be a text", name);
+    if (is_absent(type) || (json_is_string(type) && strcmp(json_string_value(type), "function") == 0)) return true;
+    return problem_set(p, 400, name, "invalid_value", "%s: calls are of type 'function'", name);
+}
+
+/* Calls that an earlier answer made. */
+static bool check_calls(const json_t *calls, const char *name, problem *p)
+{
+    if (is_absent(calls)) return true;
+    if (!json_is_array(calls)) return problem_set(p, 400, name, "invalid_type", "%s must be a list", name);
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        if (!check_call(json_array_get(calls, i), name, p)) return false;
+    return true;
+}
+
 static bool check_message(const json_t *message, size_t index, problem *p)
 {
     char name[64];
@@ -50,7 +75,9 @@ static bool check_message(const json_t *message, size_t index, problem *p)
                            "%s: the role '%.40s' is not known (system, developer, user, assistant and tool are)", name,
                            json_string_value(role));
     const json_t *calls = json_object_get(message, "tool_calls");
-    bool may_miss = strcmp(roles[i], "assistant") == 0 && json_is_array(calls) && json_array_size(calls) > 0;
+    bool may_miss = strcmp(roles[i], "assistant") == 0 && json_array_size(calls) > 0;
+    snprintf(name, sizeof name, "messages[%zu].tool_calls", index);
+    if (!check_calls(calls, name, p)) return false;
     snprintf(name, sizeof name, "messages[%zu].content", index);
     return check_content(message, may_miss, name, p);
 }

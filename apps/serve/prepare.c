@@ -124,6 +124,16 @@ static uint32_t tokens_for(const job *j, size_t prompt)
     return (uint32_t)(wanted == 0 || wanted > room ? room : wanted);
 }
 
+/* In the words that clients look for to tell this refusal from others. */
+static bool too_long(job *j, size_t prompt)
+{
+    im_engine_info info;
+    im_engine_get_info(atomic_load(&j->s->engine), &info);
+    return problem_set(&j->problem, 400, j->kind == JOB_CHAT ? "messages" : "prompt", "context_length_exceeded",
+                       "this model's maximum context length is %u tokens; the prompt has %zu, and one must be left for the answer",
+                       info.context, prompt);
+}
+
 static bool submit(job *j, choice *c)
 {
     const fields *f = &j->f;
@@ -150,8 +160,9 @@ static bool submit(job *j, choice *c)
     }
     job_hooks(j, c, &o);
     if (f->logprobs) c->entries = json_array();
-    if (im_request_submit(atomic_load(&j->s->engine), &o, &c->request, &err) != IM_OK) return job_failed(j, &err);
-    return true;
+    im_status status = im_request_submit(atomic_load(&j->s->engine), &o, &c->request, &err);
+    if (status == IM_ERR_CONTEXT) return too_long(j, o.prompt_len);
+    return status == IM_OK || job_failed(j, &err);
 }
 
 static void submit_all(job *j)

@@ -36,9 +36,10 @@ def main():
                         {'role': 'assistant', 'tool_calls': []}):
             expect_error(s.post(CHAT, {'messages': [USER, message, USER], 'max_tokens': 1}), 400, f'{message}', 'messages[1].content')
         check(render(USER, {'role': 'assistant', 'content': 'a', 'tool_calls': []}, USER).status == 200, 'content and no calls')
-        for calls in (7, 'x', [7], [{}], [{'function': 7}]):
+        for calls in (7, 'x', [7], [{}], [{'function': 7}], [{'function': {}}], [{'function': {'name': 'f', 'arguments': 7}}], [{'id': 7, 'function': {'name': 'f'}}],
+                      [{'type': 'x', 'function': {'name': 'f'}}]):
             a = render(USER, {'role': 'assistant', 'content': 'a', 'tool_calls': calls}, RESULT)
-            check(a.status in (200, 400), f'tool_calls {calls!r}: {a}')
+            expect_error(a, 400, f'tool_calls {calls!r}', 'messages[1].tool_calls')
         answered = s.post(CHAT, {'messages': [USER, call(None, ARGUMENTS), RESULT], 'max_tokens': 3})
         check(answered.status == 200, f'the conversation is answered: {answered}')
 
