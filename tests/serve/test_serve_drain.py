@@ -44,6 +44,12 @@ def gentle(number):
     with contextlib.suppress(OSError):
         s.connect(1).close()
         check(False, f'{what}: no new connections')
+    for c in (idle[0], idle[-1]):
+        c.settimeout(1 * SLOWER)
+        try:
+            check(c.recv(100) == b'', f'{what}: an idle connection is closed')
+        except TimeoutError:
+            check(False, f'{what}: an idle connection is closed at once')
     check(all(x.wait(60 * SLOWER) for x in streams + queued), f'{what}: all are answered')
     for x in streams:
         complete(x, what)
