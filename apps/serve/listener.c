@@ -168,11 +168,24 @@ static int inherited(void)
     return n > 0 ? n : 0;
 }
 
+/* Can only this machine reach the socket? */
+static bool is_private(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    char host[NI_MAXHOST];
+    if (getsockname(fd, (struct sockaddr *)&a, &n) != 0) return false;
+    if (a.ss_family == AF_UNIX) return true;
+    return getnameinfo((struct sockaddr *)&a, n, host, sizeof host, NULL, 0, NI_NUMERICHOST) == 0 && serve_is_loopback(host);
+}
+
 static im_status take_inherited(server *s, int n, im_error *err)
 {
     for (int i = 0; i < n; i++) {
         char where[64];
         snprintf(where, sizeof where, "socket %d of the supervisor", FIRST_INHERITED + i);
+        if (s->guard.keys == 0 && !is_private(FIRST_INHERITED + i))
+            return failed(err, "%s can be reached by others: --api-key-env or --api-key-file is needed", where);
         im_status status = add(s, FIRST_INHERITED + i, where, err);
         if (status != IM_OK) return status;
     }

@@ -136,12 +136,16 @@ static void name_model(server *s)
         if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 127) *c = '_';
 }
 
-static void raise_descriptor_limit(void)
+/* Connections need descriptors; where the system gives fewer, there are fewer connections. */
+static void fit_connections(serve_options *o)
 {
+    enum { OTHERS = 64 };
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
     limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 && getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+    if (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= o->max_connections + OTHERS) return;
+    o->max_connections = limit.rlim_cur > OTHERS + 1 ? (uint32_t)(limit.rlim_cur - OTHERS) : 1;
 }
 
 static im_status fail(im_error *err, const char *message)
@@ -157,7 +161,6 @@ static im_status set_up(server *s, im_error *err)
     if (getrandom(&s->id_salt, sizeof s->id_salt, 0) < 0) s->id_salt = (uint64_t)getpid();
     im_model_get_info(s->o->model, &s->model);
     name_model(s);
-    raise_descriptor_limit();
     s->base = event_base_new();
     if (s->base == NULL || !mailbox_open(&s->mailbox, s->base, s)) return fail(err, "the event loop cannot be set up");
     if (!drain_open(s) || !watchdog_open(s)) return fail(err, "the event loop cannot be set up");
@@ -210,6 +213,7 @@ int serve_run(const serve_options *options)
     server *s = calloc(1, sizeof *s);
     if (s == NULL) return 1;
     s->o = &o;
+    fit_connections(&o);
     o.engine.log = write_engine_log;
     o.engine.log_user = s;
     s->started = time(NULL);

@@ -146,6 +146,10 @@ def supervisor():
             seen = notify.recv(100)
         check(seen == b'STOPPING=1' and s.wait() == 0, f'stopping is told: {seen!r}')
         notify.close()
+        listening = socket.create_server(('0.0.0.0', 0))
+        s = Server(ready=False, env={'LISTEN_FDS': '1'}, wrapper=['sh', '-c', 'LISTEN_PID=$$ exec "$@"', 'sh'], preexec_fn=prepare, close_fds=False)
+        check(s.wait() == 1 and '--api-key' in s.text(), f'an inherited socket that others reach needs a key: {s.text()}')
+        listening.close()
 
 
 def unix_socket():

@@ -128,6 +128,17 @@ def too_many():
         check(until(lambda: s.chat(max_tokens=1).status == 200, 5), 'and afterwards there is')
 
 
+def few_descriptors():
+    """A system that gives few descriptors: fewer connections, and no spinning."""
+    with Server('--timeout-head', 30, wrapper=['sh', '-c', 'ulimit -n 100; exec "$@"', 'sh']) as s:
+        idle = []
+        for _ in range(150):
+            idle.append(s.connect())
+        check(s.chat(max_tokens=2).status == 200, 'more connections than descriptors: who asks is answered')
+        for c in idle:
+            c.close()
+
+
 def stuck_reader():
     """A reader that takes nothing is dropped, its memory bounded and its place freed."""
     model, options = slow_model()
@@ -229,6 +240,7 @@ def broken_clients():
 def main():
     crowd()
     too_many()
+    few_descriptors()
     stuck_reader()
     greedy_clients()
     broken_clients()
