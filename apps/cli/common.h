@@ -88,7 +88,8 @@ im_model *open_model(const char *who, const char *path, bool vocabulary_only, co
 
 /* Opens an engine on the model with a progress bar; NULL after a message. `context` is used when the user gave none (0: the library's default);
  * conversation: what was computed is kept for the next turn. */
-im_engine *open_engine(const char *who, im_model *model, const run_options *o, uint32_t context, uint32_t sequences, bool conversation);
+im_engine *open_engine(const char *who, im_model *model, const run_options *o, uint32_t context, uint32_t sequences,
+                       bool conversation);
 
 /* ---- inputs ---- */
 
