@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The same answer alone and in a crowd: crowd_run MODEL.gguf
- * Prompts of 1 to 300 tokens, greedy and seeded, each alone on an engine without a cache; then on one with a prefix cache in memory and on disk: cold, warm, all at once
+ * Prompts of 1 to 700 tokens (beyond the sliding window of Gemma 3), greedy and seeded, each alone on an engine without a cache; then on one with a prefix cache in memory and on disk: cold, warm, all at once
  * among others, after 100 other requests, and on another engine that finds the disk. Text, stop reason and hash of all logits must be those of the first time.
  * Exit 0; 1 when an answer differs; 2 when it could not run.
  */
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LENGTHS = 4, CASES = 2 * LENGTHS, CROWD = 24, OTHERS = 100, TOKENS = 16, LONGEST = 300 };
+enum { LENGTHS = 4, CASES = 2 * LENGTHS, CROWD = 24, OTHERS = 100, TOKENS = 16, LONGEST = 700 };
 
 static const size_t length[LENGTHS] = {1, 64, 150, LONGEST};
 
@@ -104,7 +104,7 @@ static void open_engine(run *u, const char *folder)
     im_error err;
     im_engine_options o;
     im_engine_options_defaults(&o);
-    o.context = 512;
+    o.context = 1024;
     if (folder != NULL) {
         o.max_sequences = CASES + CROWD;
         o.kv_tokens = 8192;
@@ -121,10 +121,10 @@ static void make_text(run *u)
 {
     static const char sentence[] =
         "The mule carried iron over the mountain, slowly, and never the same way twice; at night it counted the stars. ";
-    char all[40 * sizeof sentence] = "";
+    char all[60 * sizeof sentence] = "";
     size_t n;
     im_error err;
-    for (int i = 0; i < 30; i++) snprintf(all + strlen(all), sizeof all - strlen(all), "%d. %s", i, sentence);
+    for (int i = 0; i < 50; i++) snprintf(all + strlen(all), sizeof all - strlen(all), "%d. %s", i, sentence);
     must(im_model_encode(im_engine_model(u->engine), all, strlen(all), IM_ENCODE_DEFAULT, &u->text, &n, &err), &err);
     if (n < LONGEST + OTHERS + 40) exit(2);
 }
