@@ -80,6 +80,10 @@ def text_routes(s):
         expect_error(s.post('/tokenize', body), 400, f'/tokenize {body}', param)
     for body in ({}, {'tokens': 7}, {'tokens': ['a']}, {'tokens': [-1]}, {'tokens': [1 << 31]}, {'tokens': [100000]}):
         expect_error(s.post('/detokenize', body), 400, f'/detokenize {body}', 'tokens')
+    typed = 'Hello</s>Hello'
+    parsed, plain = (s.post('/tokenize', {'text': typed, 'plain': x}).json()['count'] for x in (False, True))
+    got = s.complete(typed, max_tokens=1).json()['usage']['prompt_tokens']
+    check(parsed < plain and got == parsed, f'control tokens in a prompt are parsed: {got}, {parsed} parsed, {plain} plain')
     for prompt in (7, {}, [], [[]], ['a', 7], [1.5], [-1], [100000], [True], [['a']], ['a'] * 9):
         expect_error(s.complete(prompt), 400, f'prompt {prompt!r}', 'prompt')
     expect_error(s.post(COMPLETIONS, {}), 400, 'no prompt', 'prompt', 'missing_field')
