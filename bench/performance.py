@@ -16,15 +16,31 @@ DOCUMENT = os.path.join(HERE, '..', 'docs', 'performance.md')
 BEGIN, END = '<!-- figures: written by bench/performance.py -->\n', '<!-- end of figures -->\n'
 
 
+PEERS = ('llama.cpp', 'ik_llama.cpp')
+
+
+def limit_of(block, row, engine, rate):
+    """What share of the machine's limit a speed is: bytes read for an answer, integer operations for a prompt."""
+    limits = block['limits'][engine.split()[1]]
+    share = rate * block['weights_bytes'] / limits['read_bytes_per_s'] if row.startswith('tg') else \
+        rate * 2 * block['products'] / limits['int8_ops_per_s']
+    return f'{100 * share:.0f} %'
+
+
 def lines_of(block):
     for row, samples in block['samples'].items():
-        ours = samples['ironmule']
-        peers = {name: statistics.median(s) for name, s in samples.items() if name != 'ironmule'}
-        best = max(peers, key=peers.get)
-        rounds = [o / max(samples[p][i] for p in peers) for i, o in enumerate(ours)]
-        speeds = ' | '.join(f'{peers[p]:.1f}' if p in peers else '' for p in ('llama.cpp', 'ik_llama.cpp'))
-        yield (f'| {block["model"].removesuffix(".gguf")} | {block["threads"]} | {row} | {statistics.median(ours):.1f} | {speeds} | '
-               f'**{statistics.median(ours) / peers[best]:.2f}** [{min(rounds):.2f}; {max(rounds):.2f}] |')
+        peers = [p for p in PEERS if samples.get(p)]
+        speed = {name: statistics.median(s) for name, s in samples.items()}
+        cells = [block['model'].removesuffix('.gguf'), str(block['threads']), row, str(block['rounds'])]
+        cells += [f'{speed[p]:.1f}' if p in peers else '' for p in PEERS]
+        for engine in ('ironmule avx2', 'ironmule best'):
+            if engine not in speed:
+                cells += ['', '']
+                continue
+            rounds = [o / max(samples[p][i] for p in peers) for i, o in enumerate(samples[engine])]
+            ratio = speed[engine] / max(speed[p] for p in peers)
+            cells += [f'{speed[engine]:.1f} ({limit_of(block, row, engine, speed[engine])})', f'**{ratio:.2f}** [{min(rounds):.2f}; {max(rounds):.2f}]']
+        yield '| ' + ' | '.join(cells) + ' |'
 
 
 def render():
@@ -32,11 +48,15 @@ def render():
     for path in sorted(glob.glob(os.path.join(HERE, 'results', 'peers-*.json'))):
         with open(path) as f:
             doc = json.load(f)
-        levels = ', '.join(sorted({b['cpu_level'] for b in doc['blocks']}))
         peers = ', '.join(f'{name} ({version})' for name, version in doc['peers'].items())
-        out += [f'**{levels} kernels.** {doc["cpu"]}, {doc["cores"]} cores, {doc["date"]}, {doc["rounds"]} rounds, load {doc["load_before"]} of other '
-                f'work before. Peers: {peers}. `{os.path.basename(path)}`:', '', f'    {doc["command"]}', '',
-                '| model | threads | row | ironmule | llama.cpp | ik_llama.cpp | to the best peer [rounds] |', '|---|--:|---|--:|--:|--:|--:|']
+        loads = [b['load_before'] for b in doc['blocks']]
+        priorities = ', '.join(sorted({b['priority'] for b in doc['blocks']}))
+        best = ', '.join(sorted({b['limits']['best']['cpu_level'] for b in doc['blocks'] if 'best' in b['limits']}))
+        out += [f'{doc["cpu"]}, {doc["cores"]} cores, {doc["date"]}; load of other work {min(loads)} to {max(loads)}, priority {priorities}. '
+                f'Peers: {peers}. best: {best}. `{os.path.basename(path)}`, made by', '']
+        out += [f'    {command}' for command in doc['commands']]
+        out += ['', '| model | threads | row | rounds | llama.cpp | ik_llama.cpp | ours, avx2 (of limit) | to the best peer | ours, best (of limit) | '
+                'to the best peer |', '|---|--:|---|--:|--:|--:|--:|--:|--:|--:|']
         for block in doc['blocks']:
             out += lines_of(block)
         out.append('')

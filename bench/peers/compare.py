@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """IronMule beside its peers on one machine and one file.
 
-    compare.py --ironmule build/release/ironmule --python VENV/bin/python MODEL ... [--threads 1,2] [--rows pp512,tg64] [--rounds 5] --out FILE
+    compare.py --ironmule build/release/ironmule --python VENV/bin/python MODEL ... [--threads 1,2] [--rows pp512,tg64] [--rounds 5]
+               [--levels avx2,best] [--append] --out FILE
 
 VENV has the PyPI packages llama-cpp-python and ik-llama-cpp-python (see README.md in this folder). Rounds are interleaved: each
 round measures every row with every engine, in turn forwards and backwards (ABC CBA), so that a drift of the machine's speed meets
-all of them. Before each model the machine's own limits are measured by 'ironmule benchmark'. Writes JSON with every sample.
+all of them. Kernel levels of IronMule take part as engines of their own. Before each model the machine's own limits are measured by
+'ironmule benchmark'. Writes JSON with every sample; --append adds blocks to a file of the same day and machine, for runs in portions.
 """
 import argparse
 import json
@@ -40,24 +42,31 @@ class Child:
 
 
 def ours(a, model, threads, rows, extra):
-    argv = [a.ironmule, "benchmark", model, "--json", "--threads", str(threads), "--rows", ",".join(rows), "-n", "1"] + extra
+    argv = [a.ironmule, "benchmark", model, "--json", "--threads", str(threads), "--rows", ",".join(rows), "-n", "1", *extra]
     return json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def level_options(level):
+    return [] if level == "best" else ["--cpu", level]
 
 
 def measure(a, model, threads, rows):
     log = open(a.log, "a")
     context = max(sum(int(x) for x in r.replace("pp", "").replace("tg", "").split("@d")) for r in rows) + 64
+    load = round(os.getloadavg()[0], 1)
     peers = {n: Child(a.python, p, model, threads, context, log) for n, p in PEERS.items() if n in a.peers.split(",")}
-    limits = ours(a, model, threads, ["tg4"], a.extra.split())
-    samples = {r: {e: [] for e in ["ironmule", *peers]} for r in rows}
+    levels = {f"ironmule {level}": level for level in a.levels.split(",")}
+    limits = {level: ours(a, model, threads, ["tg4"], level_options(level)) for level in levels.values()}
+    engines = [*levels, *peers]
+    samples = {r: {e: [] for e in engines} for r in rows}
     for c in peers.values():
         for r in rows:
             c.row(r)  # warm-up
     for i in range(a.rounds):
-        for engine in (["ironmule", *peers] if i % 2 == 0 else [*reversed(list(peers)), "ironmule"]):
+        for engine in (engines if i % 2 == 0 else engines[::-1]):
             time.sleep(0.2)  # threads of the engine before stop spinning
-            if engine == "ironmule":
-                for r in ours(a, model, threads, rows, ["--no-limits", *a.extra.split()])["rows"]:
+            if engine in levels:
+                for r in ours(a, model, threads, rows, ["--no-limits", *level_options(levels[engine])])["rows"]:
                     samples[r["row"]][engine].append(r["median"])
             else:
                 for r in rows:
@@ -65,8 +74,15 @@ def measure(a, model, threads, rows):
         print(f"  round {i + 1} of {a.rounds}", file=sys.stderr)
     for c in peers.values():
         c.close()
-    return {"model": os.path.basename(model), "threads": threads, "cpu_level": limits["cpu_level"], "load_ms": limits["load_ms"],
-            "weights_bytes": limits["weights_bytes"], "read_bytes_per_s": limits["read_bytes_per_s"], "samples": samples}
+    any_level = next(iter(limits.values()))
+    return {"model": os.path.basename(model), "threads": threads, "rounds": a.rounds, "load_before": load, "priority": priority(),
+            "weights_bytes": any_level["weights_bytes"], "products": any_level["products"],
+            "limits": {k: {x: v[x] for x in ("cpu_level", "load_ms", "read_bytes_per_s", "int8_ops_per_s")} for k, v in limits.items()},
+            "samples": samples}
+
+
+def priority():
+    return "real-time" if os.sched_getscheduler(0) == os.SCHED_FIFO else f"nice {os.nice(0)}"
 
 
 def versions(a):
@@ -78,12 +94,15 @@ def versions(a):
 
 def summary(block):
     for row, engines in block["samples"].items():
-        med = {e: statistics.median(s) for e, s in engines.items() if s}
-        best = max((v, e) for e, v in med.items() if e != "ironmule") if len(med) > 1 else (float("nan"), "-")
-        pairs = [o / max(engines[e][i] for e in engines if e != "ironmule") for i, o in enumerate(engines["ironmule"])] if len(med) > 1 else []
-        spread = f"[{min(pairs):.2f}; {max(pairs):.2f}]" if pairs else ""
-        print(f"{block['model'][:28]:28} {block['threads']:2} {row:12} " + "  ".join(f"{e} {v:9.2f}" for e, v in med.items())
-              + f"  ratio to {best[1]} {med['ironmule'] / best[0]:.2f} {spread}", flush=True)
+        peers = [e for e in engines if not e.startswith("ironmule")]
+        line = f"{block['model'][:28]:28} {block['threads']:2} {row:12} "
+        line += "  ".join(f"{e} {statistics.median(s):9.2f}" for e, s in engines.items())
+        for e in engines:
+            if peers and e not in peers:
+                rounds = [o / max(engines[p][i] for p in peers) for i, o in enumerate(engines[e])]
+                ratio = statistics.median(engines[e]) / max(statistics.median(engines[p]) for p in peers)
+                line += f"  {e} {ratio:.2f} [{min(rounds):.2f}; {max(rounds):.2f}]"
+        print(line, flush=True)
 
 
 def main():
@@ -95,15 +114,22 @@ def main():
     p.add_argument("--threads", default="1,2")
     p.add_argument("--rows", default="pp128,pp512,pp2048,tg64,tg64@d1024")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--extra", default="", help="further options for 'ironmule benchmark', such as '--cpu avx2'")
+    p.add_argument("--levels", default="best", help="kernel levels of IronMule: names of --cpu, or best")
+    p.add_argument("--append", action="store_true")
     p.add_argument("--log", default=os.devnull)
     p.add_argument("--out", required=True)
     a = p.parse_args()
     cpu = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
     flags = next((l.split(":", 1)[1].split() for l in open("/proc/cpuinfo") if l.startswith("flags")), [])
-    doc = {"format": "ironmule-peers-1", "date": time.strftime("%Y-%m-%d"), "cpu": cpu, "cores": os.cpu_count(), "rounds": a.rounds, "extra": a.extra, "nice": os.nice(0),
-           "command": shlex.join(["bench/peers/compare.py", *(os.path.basename(x) for x in sys.argv[1:])]), "load_before": round(os.getloadavg()[0], 1),
-           "isa": [f for f in ("avx2", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags], "peers": versions(a), "blocks": []}
+    doc = {"format": "ironmule-peers-2", "date": time.strftime("%Y-%m-%d"), "cpu": cpu, "cores": os.cpu_count(),
+           "isa": [f for f in ("avx2", "avx512_vnni", "avx_vnni", "amx_int8") if f in flags], "peers": versions(a), "commands": [], "blocks": []}
+    if a.append and os.path.exists(a.out):
+        with open(a.out) as f:
+            old = json.load(f)
+        if any(old[k] != doc[k] for k in ("format", "date", "cpu", "cores", "peers")):
+            sys.exit(f"{a.out} is of another day, machine or peers")
+        doc = old
+    doc["commands"].append(shlex.join(["bench/peers/compare.py", *(os.path.basename(x) for x in sys.argv[1:])]))
     for model in a.models:
         for threads in map(int, a.threads.split(",")):
             block = measure(a, model, threads, a.rows.split(","))
