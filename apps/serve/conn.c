@@ -435,7 +435,8 @@ static void on_event(struct bufferevent *bev, short what, void *user)
         conn_close(c, "slow_reader");
         return;
     }
-    if ((what & BEV_EVENT_EOF) == 0 || c->job != NULL || c->phase == CONN_LINGER) {
+    /* The end of what it sent and a failure to write may come in one call; after a failure nothing is written any more. */
+    if ((what & BEV_EVENT_ERROR) != 0 || (what & BEV_EVENT_EOF) == 0 || c->job != NULL || c->phase == CONN_LINGER) {
         conn_close(c, NULL);
         return;
     }
