@@ -62,6 +62,7 @@ static bool load_page(im__disk *d, const im__disk_job *job, im__pool_kind k, siz
 {
     im__page_key key = key_of(d, job, k, i);
     size_t n = im__page_file_size(&key);
+    if (!im__folder_has(d->folder, k, &key.name)) return false; /* it had to make room since it was looked for */
     bool read = im__folder_read(d->folder, k, &key.name, d->file, n);
     const void *page = read ? im__page_file_check(&key, d->file, n) : NULL;
     if (page == NULL) {
