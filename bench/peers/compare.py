@@ -9,8 +9,11 @@ VENV has the PyPI packages llama-cpp-python and ik-llama-cpp-python (see README.
 round measures every row with every engine, in turn forwards and backwards (ABC CBA), so that a drift of the machine's speed meets
 all of them. Kernel levels of IronMule take part as engines of their own. Before each model the machine's own limits are measured by
 'ironmule benchmark'. Writes JSON with every sample; --append adds blocks to a file of the same day and machine, for runs in portions.
+--lock FILE holds a lock (flock) on FILE while an engine measures: other work on the machine that takes it too keeps out of the way.
 """
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import platform
@@ -46,6 +49,17 @@ def ours(a, model, threads, rows, extra):
     return json.loads(subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
+@contextlib.contextmanager
+def turn(a):
+    if not a.lock:
+        yield
+        return
+    with open(a.lock, "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        time.sleep(0.5)  # what ran before comes to rest
+        yield
+
+
 def level_options(level):
     return [] if level == "best" else ["--cpu", level]
 
@@ -56,21 +70,23 @@ def measure(a, model, threads, rows):
     load = round(os.getloadavg()[0], 1)
     peers = {n: Child(a.python, p, model, threads, context, log) for n, p in PEERS.items() if n in a.peers.split(",")}
     levels = {f"ironmule {level}": level for level in a.levels.split(",")}
-    limits = {level: ours(a, model, threads, ["tg4"], level_options(level)) for level in levels.values()}
+    with turn(a):
+        limits = {level: ours(a, model, threads, ["tg4"], level_options(level)) for level in levels.values()}
     engines = [*levels, *peers]
     samples = {r: {e: [] for e in engines} for r in rows}
     for c in peers.values():
-        for r in rows:
-            c.row(r)  # warm-up
+        c.row("pp64")  # warm-up
+        c.row("tg4")
     for i in range(a.rounds):
         for engine in (engines if i % 2 == 0 else engines[::-1]):
             time.sleep(0.2)  # threads of the engine before stop spinning
-            if engine in levels:
-                for r in ours(a, model, threads, rows, ["--no-limits", *level_options(levels[engine])])["rows"]:
-                    samples[r["row"]][engine].append(r["median"])
-            else:
-                for r in rows:
-                    samples[r][engine].append(peers[engine].row(r))
+            with turn(a):
+                if engine in levels:
+                    for r in ours(a, model, threads, rows, ["--no-limits", *level_options(levels[engine])])["rows"]:
+                        samples[r["row"]][engine].append(r["median"])
+                else:
+                    for r in rows:
+                        samples[r][engine].append(peers[engine].row(r))
         print(f"  round {i + 1} of {a.rounds}", file=sys.stderr)
     for c in peers.values():
         c.close()
@@ -116,6 +132,7 @@ def main():
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--levels", default="best", help="kernel levels of IronMule: names of --cpu, or best")
     p.add_argument("--append", action="store_true")
+    p.add_argument("--lock")
     p.add_argument("--log", default=os.devnull)
     p.add_argument("--out", required=True)
     a = p.parse_args()

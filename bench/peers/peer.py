@@ -9,6 +9,7 @@ llama-bench does: random tokens, no sampling, logits of the last token of a prom
 (flash attention, run-time repacking, micro-batches of 512).
 """
 import argparse
+import ctypes
 import importlib
 import re
 import sys
@@ -29,7 +30,8 @@ def open_llama_cpp(a):
         cp.flash_attn = True
     ctx = c.llama_init_from_model(model, cp)
     vocab = c.llama_vocab_n_tokens(c.llama_model_get_vocab(model))
-    return c, ctx, vocab, lambda: c.llama_memory_clear(c.llama_get_memory(ctx), True)
+    memory = c.llama_get_memory(ctx)
+    return c, ctx, vocab, lambda n: c.llama_memory_seq_rm(memory, 0, n, -1)
 
 
 def open_ik(a):
@@ -44,16 +46,19 @@ def open_ik(a):
     cp.flash_attn = True
     ctx = c.llama_init_from_model(model, cp)
     vocab = c.llama_vocab_n_tokens(c.llama_model_get_vocab(model))
-    return c, ctx, vocab, lambda: c.llama_kv_cache_clear(ctx)
+    cut = c._lib.llama_kv_cache_seq_rm  # the package does not bind it
+    cut.argtypes, cut.restype = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_int32], ctypes.c_bool
+    return c, ctx, vocab, lambda n: cut(ctx, 0, n, -1)
 
 
 class Peer:
     def __init__(self, a):
-        self.c, self.ctx, self.vocab, self.clear = (open_ik if a.peer == "ik_llama_cpp" else open_llama_cpp)(a)
+        self.c, self.ctx, self.vocab, self.cut = (open_ik if a.peer == "ik_llama_cpp" else open_llama_cpp)(a)
         if not self.ctx:
             sys.exit("the peer could not open the model")
         self.batch = self.c.llama_batch_init(2048, 0, 1)
         self.state = 1
+        self.held = 0  # positions in the cache
 
     def token(self):
         self.state = (self.state * 6364136223846793005 + 1442695040888963407) % 2**64
@@ -69,20 +74,28 @@ class Peer:
         if self.c.llama_decode(self.ctx, b) != 0:
             sys.exit("the peer's decode failed")
         self.c.llama_get_logits_ith(self.ctx, n - 1)  # waits for the result
+        self.held = pos + n
         return time.perf_counter() - begin
 
     def read(self, n, pos=0):
         return sum(self.decode(min(2048, n - i), pos + i) for i in range(0, n, 2048))
 
+    def keep(self, n):
+        """Cuts the cache to its first n positions, or fills it up to them: what stands there does not matter to the time of a row."""
+        if not self.cut(n):
+            self.cut(0)
+            self.held = 0
+        self.held = min(self.held, n)
+        if self.held < n:
+            self.read(n - self.held, self.held)
+
     def row(self, name):
-        self.clear()
+        self.keep(int((re.fullmatch(r"\w+@d(\d+)", name) or [0, 0])[1]))
         m = re.fullmatch(r"pp(\d+)", name)
         if m:
             return int(m[1]) / self.read(int(m[1]))
         m = re.fullmatch(r"tg(\d+)(?:@d(\d+))?", name)
         n, depth = int(m[1]), int(m[2] or 0)
-        if depth:
-            self.read(depth)
         self.decode(1, depth)
         return n / sum(self.decode(1, depth + 1 + i) for i in range(n))
 
