@@ -6,7 +6,7 @@
 #define IRONMULE_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
-#include "backend/cpu/lower.h"
+#include "backend/lower.h"
 #include "backend/cpu/weights.h"
 
 #define IM__MOST_OUTPUTS 512 /* of one unit of a product */

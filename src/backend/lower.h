@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program as the CPU runs it: operations grouped into phases between which threads wait for each other, with the rows' quantisation made explicit.
+ * A program as backends run it: operations grouped into phases between which workers wait for each other, with the rows' quantisation made explicit.
  *
  *   rows        operations that treat each row by itself, one behind the other on the same thread (units: some rows)
  *   matmul      products that do not read each other's results (units: blocks of outputs)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "backend/cpu/lower.h"
+#include "backend/lower.h"
 
 #include "num/dtype.h"
 
