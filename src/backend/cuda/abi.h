@@ -91,7 +91,8 @@ typedef struct im__cuda_row {
     uint32_t table[IM__CUDA_POOLS]; /* where its sequence's page table begins in im__cuda_step.pages */
 } im__cuda_row;
 
-/* Neighbouring rows of one sequence that attention takes together. */
+/* Neighbouring rows of one sequence that attention takes together. Each row of a step is in one tile or is a single (kernels/attention.h says from how many rows
+ * on a tile pays). */
 typedef struct im__cuda_tile {
     uint32_t begin, end;
 } im__cuda_tile;
@@ -99,14 +100,17 @@ typedef struct im__cuda_tile {
 /* The header of what is sent for each step, in one copy; it lies in device memory at an address that does not change, and so do the arrays behind the
  * pointers (their capacity is the plan's). */
 typedef struct im__cuda_step {
-    uint32_t rows, selected;        /* rows of the step; rows that want logits */
-    uint32_t tiles, selected_tiles; /* of attention, before and after SELECT */
-    uint32_t most_keys;             /* largest position + 1 */
+    uint32_t rows, selected;            /* rows of the step; rows that want logits */
+    uint32_t tiles, selected_tiles;     /* of attention, before and after SELECT */
+    uint32_t singles, selected_singles; /* rows that attention takes one by one: those in no tile */
+    uint32_t most_keys;                 /* largest position + 1 */
     uint32_t pad;
     IM__DEV(const im__cuda_row) row;            /* [rows] */
     IM__DEV(const uint32_t) source;             /* [selected] place of a selected row among the rows */
     IM__DEV(const im__cuda_tile) tile;          /* [tiles] of rows */
     IM__DEV(const im__cuda_tile) selected_tile; /* [selected_tiles] of selected rows */
+    IM__DEV(const uint32_t) single;             /* [singles] rows, ascending */
+    IM__DEV(const uint32_t) selected_single;    /* [selected_singles] selected rows, ascending */
     IM__DEV(const int32_t)
     pages; /* page tables, one after the other: entry p of a table is the page of positions 64p .. 64p + 63, or -1 */
 } im__cuda_step;
@@ -184,11 +188,12 @@ typedef struct im__cuda_products {
 
 typedef struct im__cuda_attention {
     im__cuda_kv kv;
-    uint32_t heads, window, selected, pad;
+    uint32_t heads, window, selected;
+    uint32_t every; /* im_attention_few: every row, not only the singles (what im_attention_many cannot do) */
     float scale, softcap;
     IM__DEV(const float) q; /* [rows][heads * head_dim] */
     IM__DEV(float) out;     /* [rows][heads * head_dim] */
-    IM__DEV(float) partial; /* scratch: states of blocks or spans, see attention.cu */
+    IM__DEV(float) partial; /* scratch of im_attention_few, all zeros before its first launch; see kernels/attention.h */
     uint64_t partial_floats;
     IM__DEV(const im__cuda_step) step;
 } im__cuda_attention;
