@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels/decode_port.cuh for the emulator of simt.h: what the PTX there does, on the processor. Copies arrive at once; polls let others run.
+ */
+#ifndef IRONMULE_DECODE_EMULATOR_H
+#define IRONMULE_DECODE_EMULATOR_H
+
+#include "simt.h"
+
+#define UNROLL
+#define ROLL
+#define INLINE static inline
+#define CONSTANT constexpr
+
+INLINE int thread_id() { return (int)simt_here->linear; }
+INLINE int fresh(int x) { return x; }
+INLINE u32 block_id() { return blockIdx.x; }
+INLINE u32 block_count() { return gridDim.x; }
+INLINE void bar_sync(int id, int threads) { simt_bar_sync((unsigned)id, (unsigned)threads); }
+INLINE void bar_arrive(int id, int threads) { simt_bar_arrive((unsigned)id, (unsigned)threads); }
+INLINE void warp_sync() { __syncwarp(); }
+INLINE void fence_device() {}
+INLINE void pause() { simt_yield(); }
+INLINE void fewer_registers() {}
+INLINE void more_registers() {}
+
+INLINE float shfl(float x, int lane) { return __shfl_sync(~0u, x, lane); }
+INLINE u32 shfl(u32 x, int lane) { return __shfl_sync(~0u, x, lane); }
+INLINE float shfl_xor(float x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+INLINE int shfl_xor(int x, int mask) { return __shfl_xor_sync(~0u, x, mask); }
+INLINE float shfl_up(float x, int by) { return __shfl_up_sync(~0u, x, (unsigned)by); }
+INLINE u32 warp_max(u32 x) { return __reduce_max_sync(~0u, x); }
+INLINE int warp_max(int x) { return __reduce_max_sync(~0u, x); }
+INLINE int warp_sum(int x) { return __reduce_add_sync(~0u, x); }
+
+INLINE float f32_of(u32 bits) { return __uint_as_float(bits); }
+INLINE u32 bits_of(float x) { return __float_as_uint(x); }
+INLINE int round_even(float x) { return __float2int_rn(x); }
+INLINE float f32_of_f16(u32 half) { return im__f32_of_f16((uint16_t)half); }
+INLINE u32 f16_of_f32(float x) { return im__f16_of_f32(x); }
+INLINE float2 f32_of_f16x2(u32 two) { return {im__f32_of_f16((uint16_t)two), im__f32_of_f16((uint16_t)(two >> 16))}; }
+INLINE float rcp_approx(float x) { return 1.0f / x; }
+INLINE float rsqrt_approx(float x) { return 1.0f / sqrtf(x); }
+INLINE int dot4_unsigned(u32 w, u32 a, int c)
+{
+    for (int i = 0; i < 32; i += 8) c += (int)(w >> i & 255) * (int8_t)(a >> i);
+    return c;
+}
+INLINE int dot4(u32 w, u32 a, int c) { return __dp4a((int)w, (int)a, c); }
+
+INLINE u64 packet_load(const u64 *p) { return *(const volatile u64 *)p; }
+INLINE void packet_store(u64 *p, u64 v) { *(volatile u64 *)p = v; }
+INLINE uint4 packet_load4(const uint4 *p) { return *p; }
+INLINE void packet_store4(uint4 *p, u32 x, u32 y, u32 z, u32 w) { *p = {x, y, z, w}; }
+INLINE void counter_add(u32 *p) { ++*(volatile u32 *)p; }
+INLINE u32 counter_load(const u32 *p) { return *(const volatile u32 *)p; }
+INLINE void add64(unsigned long long *p, unsigned long long n) { *p += n; }
+INLINE u32 load_shared_word(const void *p) { return *(const volatile u32 *)p; }
+template <class T> INLINE T load_constant(const T *p) { return *p; }
+INLINE void store_logit(float *p, float x) { *p = x; }
+INLINE u64 clock_now() { return 0; }
+
+INLINE char *shared_at(u32 a) { return (char *)simt_dynamic() + a; }
+template <class T> INLINE T shared_get(u32 a)
+{
+    T v;
+    memcpy(&v, shared_at(a), sizeof v);
+    return v;
+}
+template <class T> INLINE void shared_put(u32 a, T v) { memcpy(shared_at(a), &v, sizeof v); }
+INLINE u32 memory_base() { return 0; }
+INLINE float lds_f(u32 a) { return shared_get<float>(a); }
+INLINE u32 lds_u(u32 a) { return shared_get<u32>(a); }
+INLINE u32 lds_acquire(u32 a) { return shared_get<u32>(a); }
+INLINE u32 lds_u16(u32 a) { return shared_get<uint16_t>(a); }
+INLINE int lds_s8(u32 a) { return shared_get<int8_t>(a); }
+INLINE float2 lds_f2(u32 a) { return shared_get<float2>(a); }
+INLINE uint2 lds_u2(u32 a) { return shared_get<uint2>(a); }
+INLINE float4 lds_f4(u32 a) { return shared_get<float4>(a); }
+INLINE uint4 lds_u4(u32 a) { return shared_get<uint4>(a); }
+INLINE void sts_f(u32 a, float v) { shared_put(a, v); }
+INLINE void sts_u(u32 a, u32 v) { shared_put(a, v); }
+INLINE void sts_release(u32 a, u32 v) { shared_put(a, v); }
+INLINE void sts_u8(u32 a, int v) { shared_put(a, (uint8_t)v); }
+INLINE void sts_f2(u32 a, float x, float y) { shared_put(a, make_float2(x, y)); }
+INLINE void sts_u4(u32 a, u32 x, u32 y, u32 z, u32 w) { shared_put(a, make_uint4(x, y, z, w)); }
+
+/* A barrier: arrivals wanted, arrivals missing in this turn, turns. */
+struct emulated_gate {
+    uint16_t wanted, missing;
+    u32 turns;
+};
+INLINE void gate_init(u32 gate, u32 arrivals) { shared_put(gate, emulated_gate{(uint16_t)arrivals, (uint16_t)arrivals, 0}); }
+INLINE void gates_ready() {}
+INLINE bool gate_passed(u32 gate, u32 parity) { return (shared_get<emulated_gate>(gate).turns & 1) != parity; }
+INLINE void gate_arrive(u32 gate)
+{
+    emulated_gate g = shared_get<emulated_gate>(gate);
+    if (--g.missing == 0) g.missing = g.wanted, g.turns++;
+    shared_put(gate, g);
+}
+INLINE void copy_unit(u32 to, const void *from, u32 bytes, u32 gate)
+{
+    memcpy(shared_at(to), from, bytes);
+    gate_arrive(gate);
+}
+
+#endif
