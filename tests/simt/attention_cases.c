@@ -71,7 +71,8 @@ static void fill_position(const attention_case *c, size_t page, uint32_t slot, u
 /* One sequence's pages: table entries and, unless cheap, what they hold. */
 static void fill_sequence(attention_case *c, uint32_t at, int32_t *table, const uint32_t *order, uint32_t *taken, uint64_t *rng)
 {
-    uint32_t end = c->begin[at] + c->rows[at], from = c->window != 0 && c->begin[at] + 1 > c->window ? c->begin[at] + 1 - c->window : 0;
+    uint32_t end = c->begin[at] + c->rows[at],
+             from = c->window != 0 && c->begin[at] + 1 > c->window ? c->begin[at] + 1 - c->window : 0;
     for (uint32_t p = 0; p * PAGE < end; p++) {
         if ((p + 1) * PAGE <= from) {
             table[p] = -1;
@@ -261,7 +262,8 @@ size_t attention_case_wrong(const attention_case *c, uint32_t stride)
                            .out_stride = width,
                            .position = &from->position};
         im__attention_c(&a, 0, 1, 0, c->kv_heads, NULL);
-        for (size_t i = 0; i < width; i++) wrong += !same(expected[i], out[r * width + i]) || im__bits_of_f32(out[r * width + i]) == SENTINEL;
+        for (size_t i = 0; i < width; i++)
+            wrong += !same(expected[i], out[r * width + i]) || im__bits_of_f32(out[r * width + i]) == SENTINEL;
     }
     free(expected);
     for (size_t i = 0; i < CASE_BAND; i++) wrong += sentinel[i] != SENTINEL || sentinel[c->bytes[CASE_OUT] / 4 - 1 - i] != SENTINEL;
@@ -270,14 +272,15 @@ size_t attention_case_wrong(const attention_case *c, uint32_t stride)
 
 void attention_case_name(const attention_case *c, char *text, size_t size)
 {
-    snprintf(text, size, "%u/%u heads of %u, %s, window %u, cap %g%s%s%s, %u rows of %u sequences up to %u keys", c->heads, c->kv_heads, c->head_dim,
-             c->is_f32 ? "f32" : "f16", c->window, (double)c->softcap, c->selected ? ", selected" : "", c->tiles ? ", tiles" : "", c->hostile ? ", hostile" : "",
-             c->used, c->sequences, c->most_keys);
+    snprintf(text, size, "%u/%u heads of %u, %s, window %u, cap %g%s%s%s, %u rows of %u sequences up to %u keys", c->heads,
+             c->kv_heads, c->head_dim, c->is_f32 ? "f32" : "f16", c->window, (double)c->softcap, c->selected ? ", selected" : "",
+             c->tiles ? ", tiles" : "", c->hostile ? ", hostile" : "", c->used, c->sequences, c->most_keys);
 }
 
 void attention_case_draw(attention_case *c, uint64_t at, uint32_t most_position, uint32_t most_rows)
 {
-    static const uint32_t dims[] = {64, 80, 96, 128, 256, 256, 128, 64, 512, 2, 34, 72, 90}, shares[] = {1, 2, 3, 4, 5, 7, 8, 4, 2, 16};
+    static const uint32_t dims[] = {64, 80, 96, 128, 256, 256, 128, 64, 512, 2, 34, 72, 90},
+                          shares[] = {1, 2, 3, 4, 5, 7, 8, 4, 2, 16};
     static const uint32_t windows[] = {0, 0, 0, 1, 63, 64, 65, 200, 512, 1000, 1024, 1025};
     static const uint32_t borders[] = {0, 1, 62, 63, 64, 65, 127, 128, 1022, 1023, 1024, 1025, 2047, 2048};
     uint64_t rng = at * 7919 + 17;

@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention, row by row. The blocks of keys of all rows and KV heads stand in one line, [row][KV head, piece of its query heads][block of keys], and each block of
+ * the grid takes an even share of it; what it does with a block of keys:
+ *
+ *     scores   warp = chunk of 64 elements of the head, lane = two keys; the chunk sums meet in shared memory
+ *     weights  warp = query head, lane = keys j and j + 32
+ *     values   thread = two elements of the head
+ *
+ * The order of merging is fixed by position, so the states of blocks are merged as they come only from a span's first block on. Where a share begins inside a span,
+ * the states go to the scratch one by one; the last of the blocks of the grid that work at a span merges them behind what the first one has, and the last that
+ * completes a span of a row merges the spans. Who is last changes nothing but who does it.
+ */
+#include "backend/cuda/kernels/attention.cuh"
+
+#define PAGE IM__ATTENTION_PAGE
+#define SPAN IM__ATTENTION_SPAN
+
+/* A thread's part of what has been seen of the keys so far, for G query heads. */
+template <int G> struct state {
+    float m[G], l[G];
+    float2 o[G];
+};
+
+/* What is the same for all blocks of keys. */
+struct few {
+    uint32_t chunks, threads, pieces, heads_of_row; /* pieces of the heads of a KV head; KV heads times pieces */
+    uint32_t sharing, q_stride, head_dim;
+    uint32_t n;                 /* rows to do */
+    const uint32_t *list;       /* which, or all */
+    uint32_t total, share, odd; /* units; of each block of the grid; the first `odd` blocks take one more */
+    bool split;                 /* shares may begin and end inside a row */
+    float *q, *sums, *ml;       /* shared: [G][q_stride]; [chunk][G][64]; [G][2] */
+    uint32_t *word;             /* shared: 16 words */
+    void *keys, *values;        /* shared: a staged page */
+    uint32_t *counter;          /* [row][heads_of_row][spans + 1] */
+    float *scratch;
+    uint32_t raw, span; /* in the scratch: [block of the grid][15] states; [row][heads_of_row][spans] states */
+    uint32_t spans, state_floats;
+};
+
+/* A place in the line of units. */
+struct place {
+    uint32_t unit, i;     /* i: which of the rows to do */
+    uint32_t head, block; /* of heads_of_row */
+    im__seen sees;
+    int32_t page;
+};
+
+static __device__ __forceinline__ uint32_t share_begin(const few &f, uint32_t at)
+{
+    return f.share * at + (at < f.odd ? at : f.odd);
+}
+
+/* Which block of the grid has the unit. */
+static __device__ uint32_t share_of(const few &f, uint32_t unit)
+{
+    uint32_t larger = f.odd * (f.share + 1);
+    return unit < larger ? unit / (f.share + 1) : f.odd + (unit - larger) / f.share;
+}
+
+static __device__ __forceinline__ uint32_t row_at(const few &f, uint32_t i) { return f.list != 0 ? f.list[i] : i; }
+
+static __device__ uint32_t blocks_of_row(const im__cuda_attention &a, const few &f, uint32_t i)
+{
+    im__seen s = im__row_sees(a, row_at(f, i));
+    return s.last - s.first + 1;
+}
+
+/* ---- the line of units ---------------------------------------------------------------------------------------------------------------- */
+
+/* The sum over the threads before this one, and over all. */
+static __device__ uint32_t sum_before(uint32_t x, uint32_t *word, uint32_t warps, uint32_t *all)
+{
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = x;
+    for (uint32_t by = 1; by < 32; by *= 2) {
+        uint32_t other = __shfl_up_sync(0xffffffff, sum, by);
+        if (lane >= by) sum += other;
+    }
+    if (lane == 31) word[warp] = sum;
+    __syncthreads();
+    uint32_t before = sum - x, total = 0;
+    for (uint32_t w = 0; w < warps; w++) {
+        if (w < warp) before += word[w];
+        total += word[w];
+    }
+    __syncthreads();
+    *all = total;
+    return before;
+}
+
+static __device__ void enter_row(const im__cuda_attention &a, const few &f, place *p, uint32_t i)
+{
+    p->i = i;
+    p->sees = im__row_sees(a, row_at(f, i));
+}
+
+static __device__ __forceinline__ void look_up_page(place *p) { p->page = p->sees.table[p->block]; }
+
+/* The next unit; there must be one. */
+static __device__ __forceinline__ void advance(const im__cuda_attention &a, const few &f, place *p)
+{
+    p->unit++;
+    if (p->block++ == p->sees.last) {
+        if (++p->head == f.heads_of_row) {
+            p->head = 0;
+            enter_row(a, f, p, p->i + 1);
+        }
+        p->block = p->sees.first;
+    }
+    look_up_page(p);
+}
+
+/* Counts the units and finds where the share of this block of the grid begins; *end is where it ends. False if it is empty. */
+static __device__ bool find_share(const im__cuda_attention &a, few *f, place *p, uint32_t *end)
+{
+    uint32_t each = (f->n + f->threads - 1) / f->threads, from = each * threadIdx.x, to = from + each < f->n ? from + each : f->n;
+    uint32_t sum = 0, all;
+    for (uint32_t i = from; i < to; i++) sum += blocks_of_row(a, *f, i);
+    uint32_t before = sum_before(sum, f->word, f->chunks, &all);
+    f->total = all * f->heads_of_row;
+    f->share = f->total / gridDim.x;
+    f->odd = f->total % gridDim.x;
+
+    uint32_t begin = share_begin(*f, blockIdx.x);
+    *end = share_begin(*f, blockIdx.x + 1);
+    if (begin == *end) return false;
+    if (begin >= before * f->heads_of_row && begin < (before + sum) * f->heads_of_row) {
+        uint32_t i = from, blocks;
+        for (; begin >= (before + (blocks = blocks_of_row(a, *f, i))) * f->heads_of_row; i++) before += blocks;
+        f->word[0] = i;
+        f->word[1] = before * f->heads_of_row;
+    }
+    __syncthreads();
+    enter_row(a, *f, p, f->word[0]);
+    uint32_t blocks = p->sees.last - p->sees.first + 1, at = begin - f->word[1];
+    p->unit = begin;
+    p->head = at / blocks;
+    p->block = p->sees.first + at % blocks;
+    __syncthreads();
+    return true;
+}
+
+/* Where rows are not split a share has the heads that begin in it, whole. */
+static __device__ bool whole_heads(const im__cuda_attention &a, const few &f, place *p, uint32_t *end)
+{
+    uint32_t blocks = p->sees.last - p->sees.first + 1, done = p->block - p->sees.first;
+    if (done > 0) {
+        p->unit += blocks - done;
+        if (p->unit >= *end) return false;
+        p->block = p->sees.first;
+        if (++p->head == f.heads_of_row) {
+            p->head = 0;
+            enter_row(a, f, p, p->i + 1);
+            p->block = p->sees.first;
+        }
+    }
+    return true;
+}
+
+/* ---- one block of keys ------------------------------------------------------------------------------------------------------------------ */
+
+/* Copies a head's keys or values of a page into shared memory, without waiting. */
+template <typename T> static __device__ __forceinline__ void ask_for(const few &f, void *to, const T *from)
+{
+    uint32_t bytes = f.head_dim * PAGE * (uint32_t)sizeof(T);
+    for (uint32_t at = threadIdx.x * 16; at < bytes; at += f.threads * 16) im__copy_16((char *)to + at, (const char *)from + at);
+    im__copy_commit();
+}
+
+template <typename T> static __device__ __forceinline__ const T *keys_at(const im__cuda_attention &a, const few &f, const place &p)
+{
+    uint64_t head = (uint64_t)(p.head / f.pieces) * f.head_dim * PAGE;
+    return (const T *)a.kv.pool + (uint64_t)p.page * a.kv.page_stride + a.kv.k_offset + head;
+}
+
+template <typename T>
+static __device__ __forceinline__ const T *values_at(const im__cuda_attention &a, const few &f, const place &p)
+{
+    uint64_t head = (uint64_t)(p.head / f.pieces) * f.head_dim * PAGE;
+    return (const T *)a.kv.pool + (uint64_t)p.page * a.kv.page_stride + a.kv.v_offset + head;
+}
+
+/* The first query head of a piece. */
+static __device__ __forceinline__ uint32_t first_head(const few &f, uint32_t head, int heads)
+{
+    return head / f.pieces * f.sharing + head % f.pieces * (uint32_t)heads;
+}
+
+static __device__ __forceinline__ uint32_t heads_here(const few &f, uint32_t head, int heads)
+{
+    uint32_t left = f.sharing - head % f.pieces * (uint32_t)heads;
+    return left < (uint32_t)heads ? left : (uint32_t)heads;
+}
+
+template <int G> static __device__ void load_q(const im__cuda_attention &a, const few &f, const place &p)
+{
+    uint32_t here = heads_here(f, p.head, G);
+    const float *q = a.q + ((uint64_t)p.sees.r * a.heads + first_head(f, p.head, G)) * f.head_dim;
+    for (uint32_t g = 0; g < (uint32_t)G; g++)
+        for (uint32_t d = threadIdx.x; d < f.head_dim; d += f.threads)
+            f.q[g * f.q_stride + d] = g < here ? q[g * f.head_dim + d] * a.scale : 0.0f;
+}
+
+template <int G, typename T> static __device__ __forceinline__ void scores(const few &f, const T *keys)
+{
+    uint32_t lane = threadIdx.x % 32, chunk = threadIdx.x / 32, n = f.head_dim - chunk * 64 < 64 ? f.head_dim - chunk * 64 : 64;
+    const T *k = keys + chunk * 64 * PAGE + lane * 2;
+    const float *q = f.q + chunk * 64;
+    float2 s[G];
+    for (int g = 0; g < G; g++) s[g] = make_float2(0.0f, 0.0f);
+    uint32_t d = 0;
+#pragma unroll 4
+    for (; d + 4 <= n; d += 4) {
+        float2 key[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) key[i] = im__two(k + (d + i) * PAGE);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            float4 x = *(const float4 *)(q + g * f.q_stride + d);
+            s[g].x = im__fma(x.x, key[0].x, s[g].x), s[g].y = im__fma(x.x, key[0].y, s[g].y);
+            s[g].x = im__fma(x.y, key[1].x, s[g].x), s[g].y = im__fma(x.y, key[1].y, s[g].y);
+            s[g].x = im__fma(x.z, key[2].x, s[g].x), s[g].y = im__fma(x.z, key[2].y, s[g].y);
+            s[g].x = im__fma(x.w, key[3].x, s[g].x), s[g].y = im__fma(x.w, key[3].y, s[g].y);
+        }
+    }
+    for (; d < n; d++) {
+        float2 key = im__two(k + d * PAGE);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            float x = q[g * f.q_stride + d];
+            s[g].x = im__fma(x, key.x, s[g].x), s[g].y = im__fma(x, key.y, s[g].y);
+        }
+    }
+#pragma unroll
+    for (int g = 0; g < G; g++) *(float2 *)(f.sums + (chunk * G + g) * PAGE + lane * 2) = s[g];
+}
+
+/* From the chunk sums the weights p, in the place of the first chunk's, and m and l. Seen: lo <= j < hi. */
+template <int G> static __device__ __forceinline__ void weights(const im__cuda_attention &a, const few &f, uint32_t lo, uint32_t hi)
+{
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t g = threadIdx.x / 32; g < (uint32_t)G; g += f.chunks) {
+        float *sum = f.sums + g * PAGE + lane;
+        float s[2] = {sum[0], sum[32]};
+        for (uint32_t c = 1; c < f.chunks; c++) {
+            s[0] = s[0] + sum[c * G * PAGE];
+            s[1] = s[1] + sum[c * G * PAGE + 32];
+        }
+        bool seen[2] = {lane >= lo && lane < hi, lane + 32 >= lo && lane + 32 < hi};
+        float m = -IM__INFINITY;
+        for (int i = 0; i < 2; i++) {
+            if (a.softcap != 0) s[i] = im__softcap(s[i], a.softcap);
+            if (seen[i]) m = s[i] > m ? s[i] : m;
+        }
+        for (int by = 16; by > 0; by /= 2) {
+            float other = __shfl_xor_sync(0xffffffff, m, by);
+            m = other > m ? other : m;
+        }
+        for (int i = 0; i < 2; i++) s[i] = seen[i] ? im__exp(s[i] - m) : 0.0f;
+        sum[0] = s[0];
+        sum[32] = s[1];
+        float l = s[0] + s[1]; /* the lane rule over 64: the upper 64 lanes hold +0 */
+        for (int by = 16; by > 0; by /= 2) l = l + __shfl_xor_sync(0xffffffff, l, by);
+        if (lane == 0) {
+            f.ml[g * 2] = m;
+            f.ml[g * 2 + 1] = l;
+        }
+    }
+}
+
+template <int G, typename T>
+static __device__ __forceinline__ void values(const few &f, const T *values, uint32_t lo, uint32_t hi, state<G> *block)
+{
+    const T *v = values + threadIdx.x * 2;
+    const float *p = f.sums;
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        block->m[g] = f.ml[g * 2];
+        block->l[g] = f.ml[g * 2 + 1];
+        block->o[g] = make_float2(0.0f, 0.0f);
+    }
+    if (threadIdx.x * 2 >= f.head_dim) return;
+    uint32_t j = lo;
+    for (; j < hi && j % 4 != 0; j++) {
+        float2 x = im__two(v + j * f.head_dim);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            float w = p[g * PAGE + j];
+            block->o[g].x = im__fma(w, x.x, block->o[g].x), block->o[g].y = im__fma(w, x.y, block->o[g].y);
+        }
+    }
+#pragma unroll 4
+    for (; j + 4 <= hi; j += 4) {
+        float2 x[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) x[i] = im__two(v + (j + i) * f.head_dim);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            float4 w = *(const float4 *)(p + g * PAGE + j);
+            float2 o = block->o[g];
+            o.x = im__fma(w.x, x[0].x, o.x), o.y = im__fma(w.x, x[0].y, o.y);
+            o.x = im__fma(w.y, x[1].x, o.x), o.y = im__fma(w.y, x[1].y, o.y);
+            o.x = im__fma(w.z, x[2].x, o.x), o.y = im__fma(w.z, x[2].y, o.y);
+            o.x = im__fma(w.w, x[3].x, o.x), o.y = im__fma(w.w, x[3].y, o.y);
+            block->o[g] = o;
+        }
+    }
+    for (; j < hi; j++) {
+        float2 x = im__two(v + j * f.head_dim);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            float w = p[g * PAGE + j];
+            block->o[g].x = im__fma(w, x.x, block->o[g].x), block->o[g].y = im__fma(w, x.y, block->o[g].y);
+        }
+    }
+}
+
+/* ---- states ----------------------------------------------------------------------------------------------------------------------------- */
+
+template <int G> static __device__ __forceinline__ void nothing_seen(state<G> *s)
+{
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        s->m[g] = -IM__INFINITY;
+        s->l[g] = 0.0f;
+        s->o[g] = make_float2(0.0f, 0.0f);
+    }
+}
+
+/* into = into and then b. */
+template <int G> static __device__ __forceinline__ void merge(state<G> *into, const state<G> &b)
+{
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        float m = b.m[g] > into->m[g] ? b.m[g] : into->m[g];
+        float alpha = im__exp(into->m[g] - m), beta = im__exp(b.m[g] - m);
+        into->l[g] = im__fma(into->l[g], alpha, b.l[g] * beta);
+        into->o[g].x = im__fma(into->o[g].x, alpha, b.o[g].x * beta);
+        into->o[g].y = im__fma(into->o[g].y, alpha, b.o[g].y * beta);
+        into->m[g] = m;
+    }
+}
+
+template <int G> static __device__ void store_state(const few &f, float *to, const state<G> &s)
+{
+    if (threadIdx.x * 2 < f.head_dim)
+#pragma unroll
+        for (int g = 0; g < G; g++) *(float2 *)(to + g * f.head_dim + threadIdx.x * 2) = s.o[g];
+    if (threadIdx.x == 0)
+#pragma unroll
+        for (int g = 0; g < G; g++) *(float2 *)(to + G * f.head_dim + g * 2) = make_float2(s.m[g], s.l[g]);
+}
+
+template <int G> static __device__ void load_state(const few &f, const float *from, state<G> *s)
+{
+    nothing_seen(s);
+    if (threadIdx.x * 2 < f.head_dim)
+#pragma unroll
+        for (int g = 0; g < G; g++) s->o[g] = im__load_others(from + g * f.head_dim + threadIdx.x * 2);
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        float2 ml = im__load_others(from + G * f.head_dim + g * 2);
+        s->m[g] = ml.x;
+        s->l[g] = ml.y;
+    }
+}
+
+/* One factor pair of a merge for each lane: lane k merges the state with maximum m_k into what the lanes before it have merged into `start`. */
+static __device__ __forceinline__ void factors(float start, float m, float *largest, float *alpha, float *beta)
+{
+    uint32_t lane = threadIdx.x % 32;
+    float sofar = m > start ? m : start;
+    for (uint32_t by = 1; by < 32; by *= 2) {
+        float other = __shfl_up_sync(0xffffffff, sofar, by);
+        if (lane >= by) sofar = other > sofar ? other : sofar;
+    }
+    float before = __shfl_up_sync(0xffffffff, sofar, 1);
+    if (lane == 0) before = start;
+    *largest = sofar;
+    *alpha = im__exp(before - sofar);
+    *beta = im__exp(m - sofar);
+}
+
+/* Merges n <= 32 states behind `into`, in order. In each warp, lane k knows where in the scratch state k is. */
+template <int G> static __device__ void merge_stored(const few &f, state<G> *into, uint32_t at, uint32_t n)
+{
+    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    __syncthreads();
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        if (g % f.chunks != warp) continue;
+        float2 ml = make_float2(-IM__INFINITY, 0.0f);
+        if (lane < n) ml = im__load_others(f.scratch + at + G * f.head_dim + g * 2);
+        float4 x;
+        x.w = ml.y;
+        factors(into->m[g], ml.x, &x.x, &x.y, &x.z);
+        *(float4 *)(f.sums + (g * 32 + lane) * 4) = x;
+    }
+    __syncthreads();
+    bool mine = threadIdx.x * 2 < f.head_dim;
+#pragma unroll 4
+    for (uint32_t k = 0; k < n; k++) {
+        const float *from = f.scratch + __shfl_sync(0xffffffff, at, k);
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            float4 x = *(const float4 *)(f.sums + (g * 32 + k) * 4);
+            float2 o = mine ? im__load_others(from + g * f.head_dim + threadIdx.x * 2) : make_float2(0.0f, 0.0f);
+            into->m[g] = x.x;
+            into->l[g] = im__fma(into->l[g], x.y, x.w * x.z);
+            into->o[g].x = im__fma(into->o[g].x, x.y, o.x * x.z);
+            into->o[g].y = im__fma(into->o[g].y, x.y, o.y * x.z);
+        }
+    }
+}
+
+/* ---- pieces that meet ------------------------------------------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ uint32_t raw_at(const few &f, uint32_t block, uint32_t i)
+{
+    return f.raw + (block * (SPAN - 1) + i) * f.state_floats;
+}
+
+static __device__ __forceinline__ uint32_t head_at(const few &f, const place &p) { return p.i * f.heads_of_row + p.head; }
+
+static __device__ __forceinline__ uint32_t span_at(const few &f, const place &p, uint32_t span)
+{
+    return f.span + (head_at(f, p) * f.spans + span) * f.state_floats;
+}
+
+/* Says that this block's states are stored. True in all threads of the block that is the last of `all`; it may read what the others stored. */
+static __device__ bool last_of(const few &f, uint32_t *counter, uint32_t all)
+{
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        bool last = atomicAdd(counter, 1u) == all - 1;
+        if (last) *counter = 0;
+        f.word[8] = last;
+        __threadfence();
+    }
+    __syncthreads();
+    return f.word[8] != 0;
+}
+
+template <int G> static __device__ void put_out(const im__cuda_attention &a, const few &f, const place &p, const state<G> &s)
+{
+    if (threadIdx.x * 2 >= f.head_dim) return;
+    uint32_t here = heads_here(f, p.head, G);
+    float *out = a.out + ((uint64_t)p.sees.r * a.heads + first_head(f, p.head, G)) * f.head_dim + threadIdx.x * 2;
+#pragma unroll
+    for (int g = 0; g < G; g++)
+        if ((uint32_t)g < here) *(float2 *)(out + g * f.head_dim) = make_float2(s.o[g].x / s.l[g], s.o[g].y / s.l[g]);
+}
+
+/* The span that `p` is in is known, and others of its row are elsewhere: the last of them merges all. */
+template <int G> static __device__ void finish_span(const im__cuda_attention &a, const few &f, const place &p, const state<G> &s)
+{
+    uint32_t zeroth = p.sees.first / SPAN, spans = p.sees.last / SPAN - zeroth + 1, lane = threadIdx.x % 32;
+    state<G> all;
+    if (spans == 1) {
+        nothing_seen(&all);
+        merge(&all, s);
+        put_out(a, f, p, all);
+        return;
+    }
+    store_state(f, f.scratch + span_at(f, p, p.block / SPAN - zeroth), s);
+    if (!last_of(f, f.counter + head_at(f, p) * (f.spans + 1) + f.spans, spans)) return;
+    nothing_seen(&all);
+    for (uint32_t from = 0; from < spans; from += 32) {
+        uint32_t n = spans - from < 32 ? spans - from : 32;
+        merge_stored(f, &all, span_at(f, p, from + (lane < n ? lane : 0)), n);
+    }
+    put_out(a, f, p, all);
+}
+
+/* A part of the span that `p` is in is stored: the last of those who have parts merges them and goes on with the span. */
+template <int G> static __device__ void finish_part(const im__cuda_attention &a, const few &f, const place &p)
+{
+    uint32_t zeroth = p.sees.first / SPAN, span = p.block / SPAN, begin = span * SPAN, end = begin + SPAN, lane = threadIdx.x % 32;
+    if (begin < p.sees.first) begin = p.sees.first;
+    if (end > p.sees.last + 1) end = p.sees.last + 1;
+    uint32_t first = p.unit - (p.block - begin), last = first + (end - begin) - 1; /* units */
+    uint32_t owner = share_of(f, first), other = share_of(f, last), merged = share_begin(f, owner + 1) - first;
+    if (!last_of(f, f.counter + head_at(f, p) * (f.spans + 1) + span - zeroth, other - owner + 1)) return;
+
+    state<G> s;
+    load_state(f, f.scratch + span_at(f, p, span - zeroth), &s);
+    uint32_t n = end - begin - merged, unit = first + merged + (lane < n ? lane : 0), share = share_of(f, unit);
+    merge_stored(f, &s, raw_at(f, share, unit - share_begin(f, share)), n);
+    finish_span(a, f, p, s);
+}
+
+/* ---- the kernel --------------------------------------------------------------------------------------------------------------------------- */
+
+template <int G> static __device__ void set_up(const im__cuda_attention &a, few *f, uint8_t *shared, uint32_t element)
+{
+    const im__cuda_step &step = *a.step;
+    f->head_dim = a.kv.head_dim;
+    f->chunks = (f->head_dim + 63) / 64;
+    f->threads = f->chunks * 32;
+    f->sharing = a.heads / a.kv.kv_heads;
+    f->pieces = (f->sharing + G - 1) / G;
+    f->heads_of_row = a.kv.kv_heads * f->pieces;
+    f->q_stride = (f->head_dim + 3) / 4 * 4;
+    f->n = a.every ? (a.selected ? step.selected : step.rows) : (a.selected ? step.selected_singles : step.singles);
+    f->list = a.every ? 0 : a.selected ? step.selected_single : step.single;
+
+    f->keys = shared;
+    f->values = shared + element * f->head_dim * PAGE;
+    f->q = (float *)(shared + 2 * element * f->head_dim * PAGE);
+    f->sums = f->q + G * f->q_stride;
+    f->ml = f->sums + (f->chunks * G * 64 < G * 128 ? G * 128 : f->chunks * G * 64);
+    f->word = (uint32_t *)(f->ml + 2 * G);
+
+    f->spans = im__attention_spans(step.most_keys, a.window);
+    f->state_floats = G * (f->head_dim + 2);
+    f->scratch = a.partial;
+    f->counter = (uint32_t *)a.partial;
+    f->raw = IM__ATTENTION_COUNTERS;
+    f->span = f->raw + gridDim.x * (SPAN - 1) * f->state_floats;
+    uint64_t rows_heads = (uint64_t)f->n * f->heads_of_row;
+    f->split = f->n <= IM__ATTENTION_SPLIT_ROWS && rows_heads * (f->spans + 1) <= IM__ATTENTION_COUNTERS &&
+               f->span + rows_heads * f->spans * f->state_floats <= a.partial_floats;
+}
+
+template <int G, typename T, bool STAGED> static __device__ __forceinline__ void attend(const im__cuda_attention &a)
+{
+    IM__DYNAMIC(uint8_t, shared);
+    few f;
+    place now, next;
+    uint32_t end;
+    set_up<G>(a, &f, shared, STAGED ? sizeof(T) : 0);
+    if (f.n == 0 || !find_share(a, &f, &now, &end)) return;
+    if (!f.split && !whole_heads(a, f, &now, &end)) return;
+    look_up_page(&now);
+
+    if (STAGED) {
+        ask_for(f, f.keys, keys_at<T>(a, f, now));
+        ask_for(f, f.values, values_at<T>(a, f, now));
+    }
+    load_q<G>(a, f, now);
+    uint32_t begin = now.unit;
+    bool first_of_row = now.block == now.sees.first,
+         first_of_span = first_of_row || now.block % SPAN == 0; /* all from there on is here */
+    state<G> all, span, block;
+    nothing_seen(&all);
+    nothing_seen(&span);
+    for (;;) {
+        bool last_of_row = now.block == now.sees.last, last_of_span = last_of_row || now.block % SPAN == SPAN - 1;
+        bool more = f.split ? now.unit + 1 < end : !last_of_row || now.unit + 1 < end;
+        next = now;
+        if (more) advance(a, f, &next);
+
+        uint32_t at = now.block * PAGE, lo = now.sees.begin > at ? now.sees.begin - at : 0,
+                 hi = now.sees.end - at < PAGE ? now.sees.end - at : PAGE;
+        if (STAGED) im__copy_wait<1>();
+        __syncthreads();
+        scores<G>(f, STAGED ? (const T *)f.keys : keys_at<T>(a, f, now));
+        __syncthreads();
+        if (STAGED && more) ask_for(f, f.keys, keys_at<T>(a, f, next));
+        weights<G>(a, f, lo, hi);
+        if (STAGED && more) im__copy_wait<1>();
+        if (STAGED && !more) im__copy_wait<0>();
+        __syncthreads();
+        values<G>(f, STAGED ? (const T *)f.values : values_at<T>(a, f, now), lo, hi, &block);
+        __syncthreads();
+        if (STAGED && more) ask_for(f, f.values, values_at<T>(a, f, next));
+        if (next.head != now.head || next.i != now.i) load_q<G>(a, f, next);
+
+        bool here = first_of_row && (!f.split || now.unit + (now.sees.last - now.block) < end); /* the whole row */
+        if (first_of_span)
+            merge(&span, block);
+        else
+            store_state(f, f.scratch + raw_at(f, blockIdx.x, now.unit - begin), block);
+        if (last_of_span && here) {
+            merge(&all, span);
+            if (last_of_row) put_out(a, f, now, all);
+        } else if (last_of_span && first_of_span) {
+            finish_span(a, f, now, span);
+        } else if (last_of_span || !more) {
+            if (first_of_span) store_state(f, f.scratch + span_at(f, now, now.block / SPAN - now.sees.first / SPAN), span);
+            finish_part<G>(a, f, now);
+        }
+
+        if (!more) break;
+        if (last_of_span) {
+            nothing_seen(&span);
+            first_of_span = true;
+        }
+        if (last_of_row) {
+            nothing_seen(&all);
+            first_of_row = true;
+        }
+        now = next;
+    }
+}
+
+typedef im__half_bits in_half, in_staged;
+typedef float in_float;
+enum { copies_half = false, copies_staged = true, copies_float = false };
+
+/* At most 256 threads, for heads of 512; registers for three blocks of 128, for heads of 256. */
+#define FEW(how, heads)                                                                                                            \
+    extern "C" __global__ void __launch_bounds__(384)                                                                              \
+        im_attention_few_##how##_##heads(const __grid_constant__ im__cuda_attention a)                                             \
+    {                                                                                                                              \
+        attend<heads, in_##how, copies_##how>(a);                                                                                  \
+    }
+#define MANY(head, queries)
+#include "backend/cuda/kernels/attention_kernels.inc"
