@@ -216,7 +216,7 @@ IM_API void im_engine_get_info(const im_engine *engine, im_engine_info *info);
 /* Why a request found less of its prompt in the cache than it might have. */
 typedef enum im_cache_miss {
     IM_MISS_OFF,      /* there is no cache, or the request did not want it */
-    IM_MISS_SHORT,    /* the prompt does not fill a page */
+    IM_MISS_SHORT,    /* the prompt does not fill a page, and nothing of it was found */
     IM_MISS_NEW,      /* nothing seen before begins like it */
     IM_MISS_DIVERGED, /* the beginning was found, the rest is another text */
     IM_MISS_EVICTED,  /* it was there, and had to make room */

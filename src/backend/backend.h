@@ -61,6 +61,8 @@ struct im__backend {
     /* Copies a page out of its pool, or into it (im__kv_page_bytes). From any thread, while nobody else writes that page. */
     void (*page_read)(const im__backend *b, im__pool_kind pool, int32_t page, void *bytes);
     void (*page_write)(im__backend *b, im__pool_kind pool, int32_t page, const void *bytes);
+    /* Copies a page of a pool to another one, between two steps. A pool without memory has pages of no bytes. */
+    void (*page_copy)(im__backend *b, im__pool_kind pool, int32_t from, int32_t to);
 };
 
 im_status im__backend_cpu_plan(const im__program *p, const im__backend_options *o, im__memory_plan *plan, im_error *err);

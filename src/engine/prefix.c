@@ -21,10 +21,13 @@ typedef struct node {
     im__page_name name;
     link link;      /* in `idle`, while nobody holds it */
     int32_t parent; /* NONE: the first page of a text */
-    int32_t next;   /* with the same hash */
+    int32_t child;  /* the latest one, or NONE */
+    link sibling;
+    int32_t next;   /* with the same hash; not of a tail */
     int32_t window; /* page of the window pool, or NONE */
-    uint32_t children, pins;
-    bool named, stored;
+    uint32_t pins;
+    uint32_t count; /* of ids: IM__PAGE, of a tail fewer; 0: this is no node */
+    bool stored;
     int32_t ids[IM__PAGE];
 } node;
 
@@ -44,6 +47,7 @@ struct im__prefix {
     window_page *window;
     int32_t *bucket; /* [buckets] a power of two */
     size_t buckets;
+    int32_t root;                 /* the latest first page of a text */
     list idle, idle_window[2];    /* of windows: usual ones, ends of turns */
     int32_t *path;                /* [pages of the context] */
     uint64_t evicted[REMEMBERED]; /* parts of names of pages that are gone */
@@ -75,6 +79,49 @@ static int32_t find(const im__prefix *c, int32_t parent, const int32_t *ids, con
             return at;
     }
     return NONE;
+}
+
+/* ---- children ---------------------------------------------------------------------------------------------------------------------------- */
+
+static int32_t *child_of(im__prefix *c, int32_t parent) { return parent == NONE ? &c->root : &c->node[parent].child; }
+
+static void add_child(im__prefix *c, int32_t page)
+{
+    int32_t *first = child_of(c, c->node[page].parent);
+    c->node[page].sibling = (link){.before = NONE, .after = *first};
+    if (*first != NONE) c->node[*first].sibling.before = page;
+    *first = page;
+}
+
+static void remove_child(im__prefix *c, int32_t page)
+{
+    link at = c->node[page].sibling;
+    *(at.before == NONE ? child_of(c, c->node[page].parent) : &c->node[at.before].sibling.after) = at.after;
+    if (at.after != NONE) c->node[at.after].sibling.before = at.before;
+}
+
+static bool is_tail(const node *n) { return n->count < IM__PAGE; }
+
+static size_t common(const node *n, const int32_t *ids, size_t most)
+{
+    size_t same = 0;
+    while (same < most && same < n->count && n->ids[same] == ids[same]) same++;
+    return same;
+}
+
+/* The child with most of the first `most` ids, of those that can be copied; *same of them. */
+static int32_t closest(im__prefix *c, int32_t parent, const int32_t *ids, size_t most, size_t *same)
+{
+    bool windows = c->kv->pool[IM__POOL_WINDOW].pages > 0;
+    int32_t best = NONE;
+    *same = 0;
+    for (int32_t at = *child_of(c, parent); at != NONE; at = c->node[at].sibling.after) {
+        size_t n = windows && c->node[at].window == NONE ? 0 : common(&c->node[at], ids, most);
+        if (n <= *same) continue;
+        *same = n;
+        best = at;
+    }
+    return best;
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------------------------------------------ */
@@ -116,16 +163,22 @@ static void forget_window(im__prefix *c, int32_t page)
     im__kv_give_back(c->kv, IM__POOL_WINDOW, page);
 }
 
-static void forget(im__prefix *c, int32_t page)
+static void forget_name(im__prefix *c, int32_t page)
 {
-    node *n = &c->node[page];
+    const node *n = &c->node[page];
     int32_t *at = bucket_of(c, &n->name);
     while (*at != page) at = &c->node[*at].next;
     *at = n->next;
-    if (n->window != NONE) forget_window(c, n->window);
-    if (n->parent != NONE) c->node[n->parent].children--;
     c->evicted[n->name.low % REMEMBERED] = n->name.high;
-    n->named = false;
+}
+
+static void forget(im__prefix *c, int32_t page)
+{
+    node *n = &c->node[page];
+    if (!is_tail(n)) forget_name(c, page);
+    if (n->window != NONE) forget_window(c, n->window);
+    remove_child(c, page);
+    n->count = 0;
     list_remove(c, &c->idle, IM__POOL_FULL, page);
     im__kv_give_back(c->kv, IM__POOL_FULL, page);
 }
@@ -156,14 +209,16 @@ static void make_room(im__prefix *c)
 static bool keep(void *cache, im__pool_kind k, int32_t page)
 {
     im__prefix *c = cache;
-    bool named = k == IM__POOL_FULL ? c->node[page].named : c->window[page].node != NONE;
-    if (!named) return false;
+    bool known = k == IM__POOL_FULL ? c->node[page].count > 0 : c->window[page].node != NONE;
+    if (!known) return false;
     list_push(c, idle_of(c, k, page), k, page);
     make_room(c);
     return true;
 }
 
 /* ---- taking ----------------------------------------------------------------------------------------------------------------------------- */
+
+static int32_t last_named(const im__kv_seq *s) { return s->named > 0 ? s->table[IM__POOL_FULL][s->named - 1] : NONE; }
 
 static void hold(im__prefix *c, im__pool_kind k, int32_t page, int32_t *entry)
 {
@@ -192,6 +247,14 @@ static void take(im__prefix *c, im__kv_seq *s, size_t end)
     im__kv_advance(c->kv, s, (uint32_t)(end * IM__PAGE) - s->length);
 }
 
+/* Whoever copies a page holds the one before it, so it comes to lie before this one in turn. */
+static void use(im__prefix *c, im__pool_kind k, int32_t page)
+{
+    if (c->kv->pool[k].holders[page] > 0) return;
+    list_remove(c, idle_of(c, k, page), k, page);
+    list_push(c, idle_of(c, k, page), k, page);
+}
+
 static im_cache_miss why(const im__prefix *c, size_t pages, size_t taken, const im__page_name *name)
 {
     if (pages > taken) return IM_MISS_WINDOW;
@@ -202,7 +265,7 @@ static im_cache_miss why(const im__prefix *c, size_t pages, size_t taken, const 
 im__prefix_found im__prefix_attach(im__prefix *c, im__kv_seq *s, const int32_t *ids, const im__page_name *name, size_t most)
 {
     im__prefix_found found = {.pages = s->named};
-    for (int32_t at = s->named > 0 ? s->table[IM__POOL_FULL][s->named - 1] : NONE; found.pages < most; found.pages++) {
+    for (int32_t at = last_named(s); found.pages < most; found.pages++) {
         at = find(c, at, ids + found.pages * IM__PAGE, &name[found.pages]);
         if (at == NONE) break;
         c->path[found.pages] = at;
@@ -215,22 +278,54 @@ im__prefix_found im__prefix_attach(im__prefix *c, im__kv_seq *s, const int32_t *
     return found;
 }
 
+im__prefix_part im__prefix_attach_part(im__prefix *c, im__kv_seq *s, const int32_t *ids, size_t end)
+{
+    im__prefix_part part = {.from = {NONE, NONE}, .to = {NONE, NONE}};
+    size_t same, most = end - s->length < IM__PAGE ? end - s->length : IM__PAGE;
+    int32_t page = closest(c, last_named(s), ids + s->length, most, &same);
+    if (same < IM__PART_LEAST || !im__kv_reserve(c->kv, s, (uint32_t)same)) return part;
+    part.positions = same;
+    part.from[IM__POOL_FULL] = page;
+    part.from[IM__POOL_WINDOW] = c->node[page].window;
+    for (int k = 0; k < IM__POOLS; k++) {
+        if (part.from[k] == NONE) continue;
+        part.to[k] = s->table[k][s->named];
+        use(c, (im__pool_kind)k, part.from[k]);
+    }
+    im__kv_advance(c->kv, s, (uint32_t)same);
+    return part;
+}
+
 /* ---- giving names ----------------------------------------------------------------------------------------------------------------------- */
 
-static void make_node(im__prefix *c, int32_t page, int32_t parent, const int32_t *ids, const im__page_name *name)
+/* Tails with nothing beyond these ids are of no use any more. */
+static void forget_tails(im__prefix *c, int32_t parent, const int32_t *ids, size_t count)
+{
+    for (int32_t next, at = *child_of(c, parent); at != NONE; at = next) {
+        const node *n = &c->node[at];
+        next = n->sibling.after;
+        if (is_tail(n) && common(n, ids, count) == n->count) forget(c, at);
+    }
+}
+
+static void make_node(im__prefix *c, int32_t page, int32_t parent, const int32_t *ids, size_t count)
 {
     node *n = &c->node[page];
-    int32_t *bucket = bucket_of(c, name);
-    n->name = *name;
+    forget_tails(c, parent, ids, count);
     n->parent = parent;
-    n->next = *bucket;
-    n->window = NONE;
-    n->children = 0;
+    n->child = n->window = NONE;
     n->stored = false;
-    n->named = true;
-    memcpy(n->ids, ids, sizeof n->ids);
+    n->count = (uint32_t)count;
+    memcpy(n->ids, ids, count * sizeof *ids);
+    add_child(c, page);
+}
+
+static void give_name(im__prefix *c, int32_t page, const im__page_name *name)
+{
+    int32_t *bucket = bucket_of(c, name);
+    c->node[page].name = *name;
+    c->node[page].next = *bucket;
     *bucket = page;
-    if (parent != NONE) c->node[parent].children++;
 }
 
 /* The sequence's entry becomes the known page; its own one, which has no name, becomes free. */
@@ -256,12 +351,14 @@ void im__prefix_name(im__prefix *c, im__kv_seq *s, size_t full, const int32_t *i
 {
     for (; s->named < full; s->named++) {
         size_t i = s->named;
-        int32_t *entry = &s->table[IM__POOL_FULL][i], parent = i > 0 ? s->table[IM__POOL_FULL][i - 1] : NONE;
+        int32_t *entry = &s->table[IM__POOL_FULL][i], parent = last_named(s);
         int32_t known = find(c, parent, ids + i * IM__PAGE, &name[i]);
-        if (known == NONE)
-            make_node(c, *entry, parent, ids + i * IM__PAGE, &name[i]);
-        else
+        if (known == NONE) {
+            make_node(c, *entry, parent, ids + i * IM__PAGE, IM__PAGE);
+            give_name(c, *entry, &name[i]);
+        } else {
             exchange(c, IM__POOL_FULL, entry, known);
+        }
         name_window(c, *entry, &s->table[IM__POOL_WINDOW][i]);
     }
 }
@@ -280,6 +377,21 @@ void im__prefix_end_of_turn(im__prefix *c, const im__kv_seq *s, size_t boundary)
         c->window[page].end_of_turn = true;
         if (idle) list_push(c, idle_of(c, IM__POOL_WINDOW, page), IM__POOL_WINDOW, page);
     }
+}
+
+/* The page of the window goes first, as in im__kv_seq_free. */
+void im__prefix_leave_tail(im__prefix *c, im__kv_seq *s, const int32_t *ids)
+{
+    size_t i = s->named, count = s->length - i * IM__PAGE, same;
+    int32_t *full = &s->table[IM__POOL_FULL][i], *window = &s->table[IM__POOL_WINDOW][i];
+    if (count < IM__PART_LEAST) return;
+    closest(c, last_named(s), ids + i * IM__PAGE, count, &same);
+    if (same == count) return;
+    make_node(c, *full, last_named(s), ids + i * IM__PAGE, count);
+    name_window(c, *full, window);
+    if (*window >= 0) c->window[*window].end_of_turn = true;
+    im__kv_let_go(c->kv, IM__POOL_WINDOW, window);
+    im__kv_let_go(c->kv, IM__POOL_FULL, full);
 }
 
 /* ---- pins ------------------------------------------------------------------------------------------------------------------------------- */
@@ -358,6 +470,7 @@ static void clear(im__prefix *c)
 {
     static const list empty = {.first = NONE, .last = NONE};
     c->idle = c->idle_window[0] = c->idle_window[1] = empty;
+    c->root = NONE;
     for (size_t i = 0; i < c->buckets; i++) c->bucket[i] = NONE;
     for (size_t i = 0; i < c->kv->pool[IM__POOL_WINDOW].pages; i++) c->window[i].node = NONE;
 }

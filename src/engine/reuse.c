@@ -5,15 +5,19 @@
 
 static bool takes_part(const im_request *r) { return r->name != NULL; }
 
-/* Pages of the prompt that may come from the cache: not the one of its last token, whose logits are needed. */
-static size_t takeable(const im_request *r) { return (r->prompt - 1) / IM__PAGE; }
+/* Positions of the prompt that may come from the cache: not that of its last token, whose logits are needed. */
+static size_t takeable(const im_request *r) { return r->prompt - 1; }
+static size_t takeable_pages(const im_request *r) { return takeable(r) / IM__PAGE; }
 
-/* Stands before a page that may come from the cache. */
-static bool at_page(const im_request *r)
+/* Stands before positions that may come from the cache. */
+static bool at_boundary(const im_request *r)
 {
     size_t length = r->seq.length;
-    return takes_part(r) && length % IM__PAGE == 0 && length / IM__PAGE < takeable(r) && r->seq.named == length / IM__PAGE;
+    return takes_part(r) && length % IM__PAGE == 0 && length < takeable(r) && r->seq.named == length / IM__PAGE;
 }
+
+/* Before a whole page of them. */
+static bool at_page(const im_request *r) { return at_boundary(r) && r->seq.named < takeable_pages(r); }
 
 static void count_taken(im_request *r, size_t taken)
 {
@@ -29,7 +33,7 @@ static void load(im_request *r)
     im_engine *e = r->engine;
     if (r->load_tried || e->tier == NULL || !at_page(r) || im__reuse_waits(e, r)) return;
     r->load_tried = true;
-    r->loading = im__tier_load_begin(e->tier, &r->load, &r->seq, r->ids, r->name, takeable(r));
+    r->loading = im__tier_load_begin(e->tier, &r->load, &r->seq, r->ids, r->name, takeable_pages(r));
 }
 
 void im__reuse_collect(im_engine *e)
@@ -43,11 +47,11 @@ void im__reuse_collect(im_engine *e)
     }
 }
 
-void im__reuse_take(im_request *r)
+static void take_pages(im_request *r)
 {
-    if (r->loading || !at_page(r)) return;
+    if (!at_page(r)) return;
     size_t before = r->seq.length;
-    im__prefix_found found = im__prefix_attach(r->engine->prefix, &r->seq, r->ids, r->name, takeable(r));
+    im__prefix_found found = im__prefix_attach(r->engine->prefix, &r->seq, r->ids, r->name, takeable_pages(r));
     if (!r->looked || r->seq.length > before) {
         r->miss = found.miss;
         r->branch = found.pages * IM__PAGE;
@@ -56,7 +60,6 @@ void im__reuse_take(im_request *r)
     count_taken(r, r->seq.length - before);
     /* What was of use once may be again: a system prompt that many texts begin with. */
     if (r->seq.length > before) im__prefix_end_of_turn(r->engine->prefix, &r->seq, r->seq.length);
-    load(r);
 }
 
 /* Is `other` about to have the page of r's text that ends at position `end`? Only one that is further, or as far and before it in the list, so that nobody waits in a
@@ -82,6 +85,25 @@ bool im__reuse_waits(const im_engine *e, const im_request *r)
     return false;
 }
 
+/* Whoever waits for the whole page does not want a part of it. */
+static void take_part(im_request *r)
+{
+    im_engine *e = r->engine;
+    if (!at_boundary(r) || im__reuse_waits(e, r)) return;
+    im__prefix_part part = im__prefix_attach_part(e->prefix, &r->seq, r->ids, takeable(r));
+    for (int k = 0; k < IM__POOLS; k++)
+        if (part.from[k] >= 0) e->backend->page_copy(e->backend, (im__pool_kind)k, part.from[k], part.to[k]);
+    count_taken(r, part.positions);
+}
+
+void im__reuse_take(im_request *r)
+{
+    if (r->loading) return;
+    take_pages(r);
+    load(r);
+    if (!r->loading) take_part(r);
+}
+
 void im__reuse_give(im_request *r)
 {
     size_t length = r->seq.length + r->in_step, full = length / IM__PAGE;
@@ -100,12 +122,12 @@ void im__reuse_give(im_request *r)
 void im__reuse_end_of_prompt(im_request *r)
 {
     im_engine *e = r->engine;
-    size_t most = takeable(r), taken = r->cached / IM__PAGE;
+    size_t most = takeable_pages(r);
     im_cache_miss miss = !takes_part(r) ? IM_MISS_OFF : most == 0 ? IM_MISS_SHORT : r->miss;
     if (takes_part(r)) im__prefix_end_of_turn(e->prefix, &r->seq, r->prompt);
     if (r->is_companion) return;
-    if (taken > 0) atomic_fetch_add(&e->counters.hits, 1);
-    if (takes_part(r) && most > 0 && taken == most) return;
+    if (r->cached > 0) atomic_fetch_add(&e->counters.hits, 1);
+    if (r->cached > 0 && r->cached / IM__PAGE == most) return;
     atomic_fetch_add(&e->counters.misses[miss], 1);
     if (e->prefix != NULL)
         im__log(e, IM_LOG_DEBUG, "prefix cache: %zu of %zu prompt tokens found; %s", r->cached, r->prompt,
@@ -118,4 +140,5 @@ void im__reuse_leave(im_request *r)
     if (!takes_part(r) || r->prompt_done == 0) return;
     im__prefix_end_of_turn(e->prefix, &r->seq, r->seq.named * IM__PAGE);
     im__tier_store(e->tier, &r->seq, r->ids, r->name);
+    im__prefix_leave_tail(e->prefix, &r->seq, r->ids);
 }

@@ -36,10 +36,11 @@ typedef struct world {
     im__kv_seq seq[SEQUENCES];
     bool open[SEQUENCES];
     text text[SEQUENCES];
-    size_t most[SEQUENCES]; /* pages that may be taken */
+    size_t end[SEQUENCES];  /* positions that may be taken */
+    size_t most[SEQUENCES]; /* pages of them */
     uint64_t content[IM__POOLS][MOST_PAGES][IM__PAGE];
     uint32_t random, chunk;
-    size_t taken;
+    size_t taken, copied; /* pages, positions of others */
 } world;
 
 static void identify(text *t)
@@ -127,16 +128,39 @@ static im__prefix_found look(world *w, int s)
     return found;
 }
 
+static im__prefix_part look_for_part(world *w, int s)
+{
+    im__kv_seq *seq = &w->seq[s];
+    uint32_t before = seq->length;
+    im__prefix_part part = im__prefix_attach_part(w->cache, seq, w->text[s].ids, w->end[s]);
+    assert_true(seq->length == before + part.positions && seq->length <= w->end[s]);
+    for (int k = 0; k < IM__POOLS; k++) {
+        assert_true(part.from[k] < 0 || w->kv.pool[k].holders[part.to[k]] == 1);
+        if (part.from[k] >= 0) memcpy(w->content[k][part.to[k]], w->content[k][part.from[k]], sizeof w->content[k][0]);
+    }
+    w->copied += part.positions;
+    return part;
+}
+
+/* What a request does at the boundary of a page. */
+static void attach(world *w, int s)
+{
+    const im__kv_seq *seq = &w->seq[s];
+    if (seq->length % IM__PAGE == 0 && seq->named < w->most[s]) w->taken += look(w, s).taken;
+    if (seq->length % IM__PAGE == 0 && seq->length < w->end[s]) look_for_part(w, s);
+}
+
 static void enter(world *w, int s)
 {
     assert_int_equal(im__kv_seq_new(&w->seq[s], &w->kv, NULL), IM_OK);
     w->open[s] = true;
-    w->taken += look(w, s).taken;
+    attach(w, s);
 }
 
 static void leave(world *w, int s)
 {
     im__prefix_end_of_turn(w->cache, &w->seq[s], w->seq[s].named * IM__PAGE);
+    im__prefix_leave_tail(w->cache, &w->seq[s], w->text[s].ids);
     im__kv_seq_free(&w->kv, &w->seq[s]);
     w->open[s] = false;
 }
@@ -156,12 +180,13 @@ static void act(world *w, int s)
     uint32_t what = next_random(&w->random) % 16;
     if (!w->open[s]) {
         write_text(w, &w->text[s]);
-        w->most[s] = next_random(&w->random) % ENTRIES;
+        w->end[s] = next_random(&w->random) % CONTEXT;
+        w->most[s] = w->end[s] / IM__PAGE;
         enter(w, s);
     } else if (what == 0 || w->seq[s].length == CONTEXT) {
         leave(w, s);
     } else if (what < 8) {
-        if (w->seq[s].length % IM__PAGE == 0 && w->seq[s].named < w->most[s]) look(w, s);
+        attach(w, s);
         compute(w, s, what < 4 ? w->chunk : 1 + next_random(&w->random) % w->chunk);
     } else {
         size_t left = IM__PAGE - w->seq[s].length % IM__PAGE;
@@ -183,7 +208,7 @@ static void rows_see_their_own_text(void **state)
                     act(&w, (int)(next_random(&w.random) % SEQUENCES));
                     check(&w);
                 }
-                if (bytes[k] == 400000 && chunks[j] >= 64) assert_true(w.taken > 20);
+                if (bytes[k] == 400000 && chunks[j] >= 64) assert_true(w.taken > 20 && w.copied > 300);
                 end(&w);
             }
 }
@@ -204,6 +229,7 @@ static void begin_like(world *w, int s, int like, size_t same, size_t most)
     for (size_t i = same; i < CONTEXT; i++) w->text[s].ids[i] = 7000 + (int32_t)i;
     identify(&w->text[s]);
     w->most[s] = most;
+    w->end[s] = most * IM__PAGE + IM__PAGE - 1;
     assert_int_equal(im__kv_seq_new(&w->seq[s], &w->kv, NULL), IM_OK);
     w->open[s] = true;
 }
@@ -239,25 +265,142 @@ static void reasons_of_a_miss(void **state)
     end(&w);
 }
 
+/* Sequence s of length `end` leaves its text. */
+static void leave_text(world *w, int s, int like, size_t same, uint32_t end)
+{
+    begin_like(w, s, like, same, 9);
+    attach(w, s);
+    compute_to(w, s, end);
+    leave(w, s);
+}
+
+static void parts_of_pages(void **state)
+{
+    (void)state;
+    static world w;
+    for (uint32_t window = 0; window <= 100; window += 100) {
+        begin(&w, window, 64, 400000);
+        write_text(&w, &w.text[0]);
+        leave_text(&w, 0, 0, CONTEXT, 150);
+        assert_int_equal(im__prefix_idle(w.cache), 3);
+        /* in a tail, as far as the text is known, the same, and allowed */
+        begin_like(&w, 1, 0, CONTEXT, 9);
+        assert_int_equal(look(&w, 1).taken, 2);
+        assert_int_equal(look_for_part(&w, 1).positions, 22);
+        check(&w);
+        begin_like(&w, 2, 0, 140, 9);
+        assert_int_equal(look(&w, 2).taken, 2);
+        assert_int_equal(look_for_part(&w, 2).positions, 12);
+        check(&w);
+        compute_to(&w, 2, 320);
+        check(&w);
+        leave(&w, 2);
+        begin_like(&w, 2, 0, CONTEXT, 2);
+        w.end[2] = 2 * IM__PAGE + 9;
+        assert_int_equal(look(&w, 2).taken, 2);
+        assert_int_equal(look_for_part(&w, 2).positions, 9);
+        leave(&w, 2);
+        /* in the middle of a full page, also of the first one */
+        begin_like(&w, 3, 0, IM__PAGE + 40, 9);
+        assert_int_equal(look(&w, 3).taken, 1);
+        assert_int_equal(look_for_part(&w, 3).positions, 40);
+        compute_to(&w, 3, 200);
+        check(&w);
+        leave(&w, 3);
+        begin_like(&w, 3, 0, 30, 9);
+        assert_int_equal(look(&w, 3).taken, 0);
+        assert_int_equal(look_for_part(&w, 3).positions, 30);
+        leave(&w, 3);
+        /* too little, and another text */
+        begin_like(&w, 3, 0, IM__PART_LEAST - 1, 9);
+        assert_int_equal(look_for_part(&w, 3).positions, 0);
+        w.text[3] = w.text[0];
+        w.text[3].ids[0]++;
+        assert_int_equal(look_for_part(&w, 3).positions, 0);
+        end(&w);
+    }
+}
+
+/* A conversation: each tail makes room for what continues it, and one that says nothing new is not kept. */
+static void tails_that_are_continued(void **state)
+{
+    (void)state;
+    static world w;
+    begin(&w, 100, 64, 400000);
+    write_text(&w, &w.text[0]);
+    static const uint32_t ends[] = {20, 50, 50, 30, 64, 70, 71, 100, 200}, kept[] = {1, 1, 1, 1, 1, 1, 1, 2, 4};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        begin_like(&w, 0, 0, CONTEXT, 9);
+        w.end[0] = ends[i] - 1;
+        w.most[0] = w.end[0] / IM__PAGE;
+        attach(&w, 0);
+        compute_to(&w, 0, ends[i]);
+        leave(&w, 0);
+        check(&w);
+        assert_int_equal(im__prefix_idle(w.cache), kept[i]);
+    }
+    leave_text(&w, 1, 0, 195, 210); /* another end: both stay */
+    assert_int_equal(im__prefix_idle(w.cache), 5);
+    leave_text(&w, 1, 0, 195, 250);
+    assert_int_equal(im__prefix_idle(w.cache), 5);
+    begin_like(&w, 2, 1, CONTEXT, 9);
+    look(&w, 2);
+    assert_int_equal(look_for_part(&w, 2).positions, 250 - 192);
+    begin_like(&w, 3, 0, CONTEXT, 9);
+    look(&w, 3);
+    assert_int_equal(look_for_part(&w, 3).positions, 8);
+    end(&w);
+}
+
+/* What is used stays: the tail that was copied outlasts one that was left later. */
+static void tails_go_by_last_use(void **state)
+{
+    (void)state;
+    static world w;
+    begin(&w, 0, 64, 2 * 3 * 2048); /* half of it is for windows, which this model has not: three pages */
+    assert_int_equal(w.sizes.cached[IM__POOL_FULL], 3);
+    for (int s = 0; s < 4; s++) {
+        write_text(&w, &w.text[s]);
+        for (size_t i = 0; i < CONTEXT; i++) w.text[s].ids[i] += 10000 * s;
+        identify(&w.text[s]);
+    }
+    for (int s = 0; s < 3; s++) leave_text(&w, s, s, CONTEXT, 40);
+    begin_like(&w, 0, 0, CONTEXT, 9);
+    assert_int_equal(look_for_part(&w, 0).positions, 40);
+    im__kv_seq_free(&w.kv, &w.seq[0]);
+    w.open[0] = false;
+    leave_text(&w, 3, 3, CONTEXT, 40); /* takes the room of text 1 */
+    for (int s = 0; s < 4; s++) {
+        begin_like(&w, s, s, CONTEXT, 9);
+        assert_int_equal(look_for_part(&w, s).positions, s == 1 ? 0 : 40);
+    }
+    check(&w);
+    end(&w);
+}
+
 /* Ends of turns stay although what was read later pushes older pages of windows out. */
 static void windows_at_ends_of_turns_stay(void **state)
 {
     (void)state;
     static world w;
-    begin(&w, 100, 64, 17 * 2048);
-    assert_int_equal(w.sizes.cached[IM__POOL_WINDOW], 6);
+    begin(&w, 100, 64, 20 * 2048);
+    assert_int_equal(w.sizes.cached[IM__POOL_WINDOW], 7);
     write_text(&w, &w.text[0]);
     begin_like(&w, 0, 0, CONTEXT, 9);
     compute_to(&w, 0, 192);
     im__prefix_end_of_turn(w.cache, &w.seq[0], 192); /* pages 1 and 2, and page 0 for going on at 128 */
     compute_to(&w, 0, 600);
     leave(&w, 0);
+    begin_like(&w, 3, 0, 0, 9);
+    compute_to(&w, 3, 600);
     begin_like(&w, 1, 0, 192, 9);
     assert_int_equal(look(&w, 1).taken, 3);
+    im__kv_seq_free(&w.kv, &w.seq[1]);
     begin_like(&w, 2, 0, 192, 2);
     assert_int_equal(look(&w, 2).taken, 2);
-    begin_like(&w, 3, 0, CONTEXT, 9);
-    assert_int_equal(look(&w, 3).taken, 9);
+    begin_like(&w, 1, 0, CONTEXT, 9);
+    assert_int_equal(look(&w, 1).taken, 9);
+    assert_int_equal(look_for_part(&w, 1).positions, 600 - 576);
     end(&w);
 }
 
@@ -349,13 +492,11 @@ static void memory_may_run_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_see_their_own_text),
-        cmocka_unit_test(reasons_of_a_miss),
-        cmocka_unit_test(windows_at_ends_of_turns_stay),
-        cmocka_unit_test(windows_that_are_gone),
-        cmocka_unit_test(names_only_find),
-        cmocka_unit_test(a_name_is_the_whole_text),
-        cmocka_unit_test(memory_may_run_out),
+        cmocka_unit_test(rows_see_their_own_text),  cmocka_unit_test(reasons_of_a_miss),
+        cmocka_unit_test(parts_of_pages),           cmocka_unit_test(tails_that_are_continued),
+        cmocka_unit_test(tails_go_by_last_use),     cmocka_unit_test(windows_at_ends_of_turns_stay),
+        cmocka_unit_test(windows_that_are_gone),    cmocka_unit_test(names_only_find),
+        cmocka_unit_test(a_name_is_the_whole_text), cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

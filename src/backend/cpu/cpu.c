@@ -203,6 +203,11 @@ static void page_write(im__backend *b, im__pool_kind pool, int32_t page, const v
     memcpy(page_at(b, pool, page), bytes, ((const im__cpu *)b)->page_bytes[pool]);
 }
 
+static void page_copy(im__backend *b, im__pool_kind pool, int32_t from, int32_t to)
+{
+    if (((const im__cpu *)b)->page_bytes[pool] > 0) page_write(b, pool, to, page_at(b, pool, from));
+}
+
 static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
     IM__TRY(prepare(c, p, o, err));
@@ -228,7 +233,8 @@ im_status im__backend_cpu_open(im__backend **out, const im__program *p, const im
                             .clamped = clamped,
                             .describe = describe,
                             .page_read = page_read,
-                            .page_write = page_write};
+                            .page_write = page_write,
+                            .page_copy = page_copy};
     im_status status = open_cpu(c, p, o, err);
     c->base.argmax = c->ops.argmax;
     if (status == IM_OK)
