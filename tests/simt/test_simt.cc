@@ -131,33 +131,34 @@ static bool stops(unsigned threads, void (*kernel)(void))
     return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-else __syncthreads();
-}) == false); /* one line: the same place */
-assert_true(stops(64, [] {
-    if (threadIdx.x < 32) {
-        __syncthreads();
-    } else {
-        __syncthreads();
-    }
-}));
-assert_true(stops(64, [] {
-    if (threadIdx.x % 32 != 3) __syncwarp();
-}));
-assert_true(stops(32, [] {
-    if (threadIdx.x < 16)
-        __syncwarp();
-    else
-        __syncthreads();
-}));
-assert_true(stops(32, [] {
-    IM__DYNAMIC(char, bytes);
-    bytes[16] = 0;
-}));
-assert_true(stops(32, [] {
-    IM__DYNAMIC(unsigned, word);
-    while (word[0] != 0) simt_yield();
-}));
-assert_true(stops(32, [] { simt_bar_sync(2, 64); }));
+static void faults(void **)
+{
+    assert_false(stops(64, [] { __syncthreads(); }));
+    assert_true(stops(64, [] {
+        if (threadIdx.x < 32) {
+            __syncthreads();
+        } else {
+            __syncthreads();
+        }
+    }));
+    assert_true(stops(64, [] {
+        if (threadIdx.x % 32 != 3) __syncwarp();
+    }));
+    assert_true(stops(32, [] {
+        if (threadIdx.x < 16)
+            __syncwarp();
+        else
+            __syncthreads();
+    }));
+    assert_true(stops(32, [] {
+        IM__DYNAMIC(char, bytes);
+        bytes[16] = 0;
+    }));
+    assert_true(stops(32, [] {
+        IM__DYNAMIC(unsigned, word);
+        while (word[0] != 0) simt_yield();
+    }));
+    assert_true(stops(32, [] { simt_bar_sync(2, 64); }));
 }
 
 int main(void)
