@@ -26,7 +26,8 @@ typedef enum im_status {
     IM_ERR_CANCELLED = 9,   /* the caller cancelled */
     IM_ERR_INTERNAL = 10,   /* a promise of our own was broken; please report it */
     IM_ERR_TIMEOUT = 11,    /* the request's deadline passed */
-    IM_ERR_BUSY = 12        /* the queue is full, or the engine is closing: the same request may work later */
+    IM_ERR_BUSY = 12,       /* the queue is full, or the engine is closing: the same request may work later */
+    IM_ERR_DEVICE = 13      /* a GPU, or its driver, failed; the engine cannot go on with it */
 } im_status;
 
 /* Longest message, with its terminating zero. Longer ones are cut at a character boundary and end in "...". */

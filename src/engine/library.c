@@ -32,6 +32,7 @@ const char *im_status_name(im_status status)
         [IM_ERR_INTERNAL] = "internal",
         [IM_ERR_TIMEOUT] = "timeout",
         [IM_ERR_BUSY] = "busy",
+        [IM_ERR_DEVICE] = "device",
     };
     return (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown";
 }
