@@ -4,7 +4,7 @@
  */
 #include "backend/cuda/kernels.h"
 
-#include "cuda_images.h"
+#include <cuda_images.h>
 
 static const im__cuda_image *replacement;
 static size_t replacements;
