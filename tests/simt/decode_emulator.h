@@ -56,6 +56,7 @@ INLINE void counter_add(u32 *p) { ++*(volatile u32 *)p; }
 INLINE u32 counter_load(const u32 *p) { return *(const volatile u32 *)p; }
 INLINE void add64(unsigned long long *p, unsigned long long n) { *p += n; }
 INLINE u32 load_shared_word(const void *p) { return *(const volatile u32 *)p; }
+INLINE void prefetch_line(const void *) {}
 template <class T> INLINE T load_constant(const T *p) { return *p; }
 INLINE void store_logit(float *p, float x) { *p = x; }
 INLINE u64 clock_now() { return 0; }

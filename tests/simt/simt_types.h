@@ -72,8 +72,6 @@ struct __half {
     uint16_t bits;
 };
 struct __align__(4) __half2 { __half x, y; };
-typedef __half half;
-typedef __half2 half2;
 static inline float __half2float(__half h) { return im__f32_of_f16(h.bits); }
 static inline __half __float2half_rn(float x) { return {im__f16_of_f32(x)}; }
 static inline __half __ushort_as_half(unsigned short x) { return {x}; }

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Operations on single rows: a block takes a row through a list of actions. What an action writes stays in shared memory, beside the copy in device memory, for
+ * the actions after it; quantisation is done on the way out of the action that makes its values. So a list costs about one trip to memory, not one an action.
+ */
+#include "backend/cuda/abi.h"
+#include "backend/cuda/kernels/num.cuh"
+#include "backend/cuda/kernels/rows.h"
+#include "backend/cuda/kernels/weights.cuh"
+
+namespace
+{
+
+enum { THREADS = IM__ROWS_THREADS, TEAM = IM__LANES, TEAMS = THREADS / TEAM, SLOTS = 2, LISTED = 12, PAGE = 64 };
+
+struct shared_rows {
+    float slot[SLOTS][IM__ROWS_SLOT];
+    float lane[TEAMS][TEAM];
+    im__cuda_action list[LISTED];
+};
+
+/* A row on its way through the list. */
+struct walk {
+    shared_rows *s;
+    const im__cuda_step *step;
+    uint32_t r, origin;         /* row of the values; of the step */
+    const float *held0, *held1; /* rows in device memory that the slots are copies of */
+    uint32_t last;              /* slot written last */
+};
+
+__device__ __forceinline__ uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+/* ---- where values are ---- */
+
+__device__ __forceinline__ const float *source(const walk &w, const float *value, uint32_t width)
+{
+    const float *row = value + (uint64_t)w.r * width;
+    return w.held0 == row ? w.s->slot[0] : w.held1 == row ? w.s->slot[1] : row;
+}
+
+/* A row that an action writes: in device memory, and in a slot unless it is too wide (slot == row). */
+struct target {
+    float *row, *slot;
+    const im__cuda_act *act; /* or NULL: quantised as well */
+    bool wide;
+};
+
+/* The slot may hold a row that the same action reads: each thread reads what it overwrites. */
+__device__ __forceinline__ target target_of(walk &w, float *value, uint32_t width)
+{
+    target t = {value + (uint64_t)w.r * width, NULL, NULL, false};
+    t.slot = t.row;
+    bool fits = width <= IM__ROWS_SLOT;
+    uint32_t i = w.held0 == t.row ? 0 : w.held1 == t.row ? 1 : 1 - w.last;
+    if (i == 0)
+        w.held0 = fits ? t.row : w.held0 == t.row ? NULL : w.held0;
+    else
+        w.held1 = fits ? t.row : w.held1 == t.row ? NULL : w.held1;
+    if (!fits) return t;
+    w.last = i;
+    t.slot = w.s->slot[i];
+    return t;
+}
+
+/* ---- quantisation ---- */
+
+/* Of the eight threads that hold a group. */
+__device__ __forceinline__ uint32_t my_eight(void) { return 0xffu << (threadIdx.x & 24); }
+
+/* Four neighbours of plane `plane` of act's row; v becomes what their quantisation loses. */
+__device__ __forceinline__ void quantise_plane(const im__cuda_act &act, uint64_t plane, uint32_t i, float v[4])
+{
+    uint32_t mask = my_eight(), most = 0, q = 0;
+    for (int k = 0; k < 4; k++) most = max(most, im__bits(v[k]) & 0x7fffffff);
+    for (int by = 1; by < 8; by *= 2) most = max(most, __shfl_xor_sync(mask, most, by));
+    im__group_scale scale = im__scale_of(most);
+    for (int k = 0; k < 4; k++) q |= im__quantised(v[k], scale.factor) << 8 * k;
+    int sum = im__dot4(q, 0x01010101, 0);
+    sum += __shfl_xor_sync(mask, sum, 1);
+    sum += __shfl_xor_sync(mask, sum, 2);
+    int other = __shfl_xor_sync(mask, sum, 4);
+    ((uint32_t *)(act.q + plane * act.n))[i] = q;
+    if (i % 8 == 0)
+        *(uint2 *)&act.group[plane * (act.n / 32) + i / 8] =
+            make_uint2(im__bits(scale.d), ((uint32_t)sum & 0xffff) | (uint32_t)other << 16);
+    for (int k = 0; k < 4; k++) v[k] = v[k] - scale.d * (float)(int)(int8_t)(q >> 8 * k);
+}
+
+__device__ __forceinline__ void quantise_four(const walk &w, const im__cuda_act &act, bool wide, uint32_t i, float4 x)
+{
+    float v[4] = {x.x, x.y, x.z, x.w};
+    quantise_plane(act, w.r, i, v);
+    if (wide) quantise_plane(act, (uint64_t)act.rest_rows + w.r, i, v);
+}
+
+/* ---- element by element: four at a time where rows are made of fours ---- */
+
+__device__ __forceinline__ void put_four(const walk &w, const target &t, uint32_t i, float4 x)
+{
+    ((float4 *)t.row)[i] = x;
+    if (t.slot != t.row) ((float4 *)t.slot)[i] = x;
+    if (t.act != NULL) quantise_four(w, *t.act, t.wide, i, x);
+}
+
+__device__ __forceinline__ void put_one(const target &t, uint32_t i, float x)
+{
+    t.row[i] = x;
+    if (t.slot != t.row) t.slot[i] = x;
+}
+
+/* f(a, b, i): the result from element i of both sources; threads first, first + threads, ... of elements begin .. begin + n - 1. */
+template <class Fn>
+__device__ __forceinline__ void each(const walk &w, const target &t, const float *a, const float *b, uint32_t begin, uint32_t n,
+                                     uint32_t first, uint32_t threads, bool fours, Fn f)
+{
+    if (!fours) {
+        for (uint32_t i = begin + first; i < begin + n; i += threads) put_one(t, i, f(a[i], b[i], i));
+        return;
+    }
+    for (uint32_t i = begin / 4 + first; i < (begin + n) / 4; i += threads) {
+        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
+        float4 z = make_float4(f(x.x, y.x, 4 * i), f(x.y, y.y, 4 * i + 1), f(x.z, y.z, 4 * i + 2), f(x.w, y.w, 4 * i + 3));
+        put_four(w, t, i, z);
+    }
+}
+
+template <class Fn>
+__device__ __forceinline__ void whole(const walk &w, const target &t, const float *a, const float *b, uint32_t n, Fn f)
+{
+    each(w, t, a, b, 0, n, threadIdx.x, THREADS, n % 4 == 0, f);
+}
+
+/* ---- norms ---- */
+
+__device__ __forceinline__ float lane_squares(const float *x, uint32_t n, uint32_t lane)
+{
+    float a = 0;
+#pragma unroll 8
+    for (uint32_t i = lane; i < n; i += IM__LANES) a = im__fma(x[i], x[i], a);
+    return a;
+}
+
+__device__ __forceinline__ float total(const float *lane)
+{
+    uint32_t l = threadIdx.x % 32;
+    return im__lanes_total(lane[l], lane[l + 32], lane[l + 64], lane[l + 96]);
+}
+
+/* The first team adds up, all write. */
+__device__ void norm_whole(const walk &w, const im__cuda_action &a, const target &t, const float *x)
+{
+    if (threadIdx.x < TEAM) w.s->lane[0][threadIdx.x] = lane_squares(x, a.n, threadIdx.x);
+    __syncthreads();
+    float factor = im__norm_factor(total(w.s->lane[0]), (float)a.n, a.by);
+    whole(w, t, x, a.vector, a.n, [=](float v, float weight, uint32_t) { return (v * factor) * weight; });
+}
+
+/* Heads: each team takes its own. */
+__device__ void norm_heads(const walk &w, const im__cuda_action &a, const target &t, const float *x)
+{
+    uint32_t team = threadIdx.x / TEAM, l = threadIdx.x % TEAM;
+    for (uint32_t h = team; h < a.width / a.n; h += TEAMS) {
+        uint32_t begin = h * a.n;
+        w.s->lane[team][l] = lane_squares(x + begin, a.n, l);
+        im__bar_sync(1 + team, TEAM);
+        float factor = im__norm_factor(total(w.s->lane[team]), (float)a.n, a.by);
+        const float *weight = a.vector;
+        for (uint32_t i = l; i < a.n; i += TEAM) put_one(t, begin + i, (x[begin + i] * factor) * weight[i]);
+        im__bar_sync(1 + team, TEAM);
+    }
+}
+
+/* ---- the other actions ---- */
+
+__device__ void embed(const walk &w, const im__cuda_action &a, const target &t)
+{
+    uint32_t token = (uint32_t)w.step->row[w.origin].token;
+    float by = a.by;
+    if (a.matrix.form >= IM__CUDA_F32) {
+        for (uint32_t i = threadIdx.x; i < a.width; i += THREADS) put_one(t, i, im__float_at(a.matrix, token, i) * by);
+        return;
+    }
+    for (uint32_t i = threadIdx.x; i < a.width / 4; i += THREADS) {
+        float4 x;
+        switch (a.matrix.form) {
+#define CASE(form)                                                                                                                 \
+    case form: x = im__values_at<form>(a.matrix, token, 4 * i); break;
+            CASE(IM__CUDA_4_HALF)
+            CASE(IM__CUDA_4_HALF_MIN)
+            CASE(IM__CUDA_5_HALF)
+            CASE(IM__CUDA_5_HALF_MIN)
+            CASE(IM__CUDA_8_HALF)
+            CASE(IM__CUDA_4_SUPER_MIN_16)
+            CASE(IM__CUDA_4_SUPER_16)
+            CASE(IM__CUDA_4_SUPER_MIN)
+            CASE(IM__CUDA_5_SUPER_MIN)
+            CASE(IM__CUDA_6_SUPER_16)
+            CASE(IM__CUDA_8_SUPER)
+            CASE(IM__CUDA_8_FLOAT)
+#undef CASE
+        default: x = make_float4(IM__NAN, IM__NAN, IM__NAN, IM__NAN); break;
+        }
+        put_four(w, t, i, make_float4(x.x * by, x.y * by, x.z * by, x.w * by));
+    }
+}
+
+__device__ void rope(const walk &w, const im__cuda_action &a)
+{
+    uint32_t pairs = a.rot_dim / 2;
+    float *row = a.dst + (uint64_t)w.r * a.width, *slot = (float *)source(w, a.dst, a.width);
+    const float *cosine = a.cosine + (uint64_t)w.origin * pairs, *sine = a.sine + (uint64_t)w.origin * pairs;
+    for (uint32_t k = threadIdx.x; k < a.heads * pairs; k += THREADS) {
+        uint32_t i = k % pairs, head = k / pairs * a.head_dim;
+        uint32_t first = head + (a.adjacent ? 2 * i : i), second = head + (a.adjacent ? 2 * i + 1 : i + pairs);
+        float x0 = slot[first], x1 = slot[second], c = cosine[i], s = sine[i];
+        float y0 = im__fma(x0, c, -(x1 * s)), y1 = im__fma(x0, s, x1 * c);
+        row[first] = y0, row[second] = y1;
+        if (slot != row) slot[first] = y0, slot[second] = y1;
+    }
+}
+
+__device__ void rope_table(const walk &w, const im__cuda_action &a)
+{
+    uint32_t pairs = a.rot_dim / 2;
+    int64_t position = w.step->row[w.origin].position;
+    for (uint32_t i = threadIdx.x; i < pairs; i += THREADS) {
+        uint64_t at = (uint64_t)w.origin * pairs + i;
+        im__rope_turn(position, a.frequency[i], &a.cosine[at], &a.sine[at]);
+    }
+}
+
+/* In binary16; values beyond its range are stored as the largest and counted, NaN stays. */
+__device__ __forceinline__ uint16_t stored(float x, uint32_t &clamped)
+{
+    const float largest = 65504.0f;
+    if (x > largest || x < -largest) {
+        clamped++;
+        x = x > 0 ? largest : -largest;
+    }
+    return (uint16_t)im__half(x);
+}
+
+__device__ void kv_store(const walk &w, const im__cuda_action &a)
+{
+    const im__cuda_kv &kv = a.kv;
+    const im__cuda_row &row = w.step->row[w.origin];
+    uint32_t position = (uint32_t)row.position, in_page = position % PAGE, width = kv.kv_heads * kv.head_dim, clamped = 0;
+    uint64_t page = (uint64_t)w.step->pages[row.table[kv.which] + position / PAGE] * kv.page_stride;
+    const float *key = source(w, a.src, width), *value = source(w, a.src2, width);
+    for (uint32_t i = threadIdx.x; i < width; i += THREADS) {
+        uint64_t k = page + kv.k_offset + (uint64_t)i * PAGE + in_page;
+        uint64_t v = page + kv.v_offset + (uint64_t)(i / kv.head_dim * PAGE + in_page) * kv.head_dim + i % kv.head_dim;
+        if (kv.is_f32) {
+            ((float *)kv.pool)[k] = key[i];
+            ((float *)kv.pool)[v] = value[i];
+        } else {
+            ((uint16_t *)kv.pool)[k] = stored(key[i], clamped);
+            ((uint16_t *)kv.pool)[v] = stored(value[i], clamped);
+        }
+    }
+    if (clamped > 0) atomicAdd(kv.clamped, (unsigned long long)clamped);
+}
+
+__device__ void quantise(const walk &w, const im__cuda_action &a)
+{
+    const float4 *x = (const float4 *)source(w, a.src, a.width);
+    for (uint32_t i = threadIdx.x; i < a.width / 4; i += THREADS) quantise_four(w, a.act, a.wide != 0, i, x[i]);
+}
+
+/* ---- the list ---- */
+
+/* Actions that give each thread whole fours of a row, which it can quantise on the way out. */
+__device__ __forceinline__ bool gives_fours(const im__cuda_action &a)
+{
+    switch (a.kind) {
+    case IM__CUDA_EMBED: return a.matrix.form < IM__CUDA_F32;
+    case IM__CUDA_NORM: return a.n == a.width;
+    case IM__CUDA_GLU_SILU:
+    case IM__CUDA_GLU_GELU:
+    case IM__CUDA_ADD:
+    case IM__CUDA_SCALE: return true;
+    default: return false;
+    }
+}
+
+__device__ void produce(walk &w, const im__cuda_action &a, const im__cuda_action *then)
+{
+    const float *x = a.src == NULL ? NULL : source(w, a.src, a.width), *x2 = a.src2 == NULL ? NULL : source(w, a.src2, a.width);
+    const float *old = source(w, a.dst, a.width);
+    target t = target_of(w, a.dst, a.width);
+    if (then != NULL) t.act = &then->act, t.wide = then->wide != 0;
+    float by = a.by;
+    switch (a.kind) {
+    case IM__CUDA_EMBED: embed(w, a, t); break;
+    case IM__CUDA_NORM:
+        if (a.n == a.width)
+            norm_whole(w, a, t, x);
+        else
+            norm_heads(w, a, t, x);
+        break;
+    case IM__CUDA_GLU_SILU: whole(w, t, x, x2, a.width, [](float g, float u, uint32_t) { return im__silu(g) * u; }); break;
+    case IM__CUDA_GLU_GELU: whole(w, t, x, x2, a.width, [](float g, float u, uint32_t) { return im__gelu(g) * u; }); break;
+    case IM__CUDA_ADD: whole(w, t, old, x, a.width, [](float y, float v, uint32_t) { return y + v; }); break;
+    case IM__CUDA_SCALE: whole(w, t, x, x, a.width, [=](float v, float, uint32_t) { return v * by; }); break;
+    case IM__CUDA_SOFTCAP: whole(w, t, old, old, a.width, [=](float v, float, uint32_t) { return im__softcap(v, by); }); break;
+    default: break;
+    }
+}
+
+__device__ void act_on(walk &w, const im__cuda_action &a, const im__cuda_action *then)
+{
+    switch (a.kind) {
+    case IM__CUDA_ROPE: rope(w, a); break;
+    case IM__CUDA_ROPE_TABLE: rope_table(w, a); break;
+    case IM__CUDA_KV_STORE: kv_store(w, a); break;
+    case IM__CUDA_QUANTISE: quantise(w, a); break;
+    default: produce(w, a, then); break;
+    }
+}
+
+__device__ void act_on_list(walk &w, const im__cuda_action *list, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        const im__cuda_action &a = list[k], *then = k + 1 < count ? &list[k + 1] : NULL;
+        bool both =
+            then != NULL && then->kind == IM__CUDA_QUANTISE && then->src == a.dst && then->width == a.width && gives_fours(a);
+        act_on(w, a, both ? then : NULL);
+        __syncthreads();
+        k += both;
+    }
+}
+
+__device__ void load_list(shared_rows &s, const im__cuda_action *list, uint32_t count)
+{
+    const uint32_t *from = (const uint32_t *)list;
+    uint32_t *to = (uint32_t *)s.list;
+    for (uint32_t i = threadIdx.x; i < count * (sizeof(im__cuda_action) / 4); i += THREADS) to[i] = from[i];
+}
+
+} // namespace
+
+extern "C" __global__ void __launch_bounds__(IM__ROWS_THREADS)
+    im_rows(const im__cuda_action *list, uint32_t count, const im__cuda_step *step, uint32_t selected)
+{
+    IM__SHARED(shared_rows, s);
+    load_list(s, list, least(count, LISTED));
+    uint32_t r = blockIdx.x, rows = selected ? step->selected : step->rows;
+    im__next_kernel_start();
+    walk w = {&s, step, r, 0, NULL, NULL, 0};
+    if (r < rows) w.origin = selected ? step->source[r] : r;
+    im__earlier_kernels_wait();
+    if (r >= rows) return;
+    for (uint32_t done = 0; done < count; done += LISTED) {
+        uint32_t part = least(count - done, LISTED);
+        if (done > 0) load_list(s, list + done, part);
+        __syncthreads();
+        act_on_list(w, s.list, part);
+    }
+}

@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "simt.h"
+
+#include "backend/cuda/kernels/matmul_many.cu"
