@@ -14,8 +14,8 @@
 enum { BAND = 64 };
 static const uint32_t SENTINEL = 0x7fbadbad; /* a NaN that no kernel makes */
 
-const uint32_t many_dtypes[] = {IM__Q4_0, IM__Q4_1, IM__Q5_0,   IM__Q5_1,   IM__Q8_0,  IM__Q2_K, IM__Q3_K, IM__Q4_K, IM__Q5_K,
-                                IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__F32, IM__F16,  IM__BF16, UINT32_MAX};
+const uint32_t many_dtypes[] = {IM__Q4_0, IM__Q4_1,   IM__Q5_0,   IM__Q5_1,  IM__Q8_0, IM__Q2_K, IM__Q3_K, IM__Q4_K,  IM__Q5_K,
+                                IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__F32,  IM__F16,  IM__BF16, UINT32_MAX};
 
 static void *get(size_t n)
 {
@@ -70,8 +70,8 @@ static void copy_inputs(many_case *c, const inputs *in)
         if (i % c->max_rows >= c->rows || im__dtype_is_float(c->dtype)) continue;
         memcpy(q + i * n, in->act.q + i * n, n);
         for (size_t g = 0; g < n / 32; g++)
-            group[i * (n / 32) + g] = (im__cuda_group){
-                in->act.d[i * (n / 32) + g], {in->act.sum[i * (n / 16) + 2 * g], in->act.sum[i * (n / 16) + 2 * g + 1]}};
+            group[i * (n / 32) + g] = (im__cuda_group){in->act.d[i * (n / 32) + g],
+                                                       {in->act.sum[i * (n / 16) + 2 * g], in->act.sum[i * (n / 16) + 2 * g + 1]}};
     }
 }
 
@@ -174,7 +174,8 @@ size_t many_case_wrong(const many_case *c)
     for (uint32_t i = 0; i < c->products; i++) {
         const float *y = (const float *)c->block[MANY_Y + i] + BAND;
         const size_t n = c->n_out[i], all = c->rows * n;
-        for (size_t k = 0; k < BAND; k++) wrong += im__bits_of_f32(y[-1 - (long)k]) != SENTINEL || im__bits_of_f32(y[all + k]) != SENTINEL;
+        for (size_t k = 0; k < BAND; k++)
+            wrong += im__bits_of_f32(y[-1 - (long)k]) != SENTINEL || im__bits_of_f32(y[all + k]) != SENTINEL;
         for (size_t k = 0; k < all; k++)
             wrong += im__bits_of_f32(y[k]) == SENTINEL || (judged(c, (uint32_t)(k / n)) && !same(y[k], c->expected[i][k]));
     }

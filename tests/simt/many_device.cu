@@ -45,7 +45,9 @@ static kernel *find(uint32_t form, int shape)
 #define SHAPE(f, name)                                                                                                             \
     if (shape == IM__MANY_##name) return im_matmul_many_##f##_##name;
 #define FORM(f, number)                                                                                                            \
-    if (form == number) { IM__MANY_EACH_SHAPE(SHAPE, f) }
+    if (form == number) {                                                                                                          \
+        IM__MANY_EACH_SHAPE(SHAPE, f)                                                                                              \
+    }
     IM__MANY_FORMS(FORM)
 #undef SHAPE
 #undef FORM
@@ -129,9 +131,11 @@ static void check_all(void)
             many_case c = {};
             const bool k = im__dtype_get(*dtype)->block_len == 256;
             c.dtype = *dtype, c.n_in = k ? 256 * (1 + seed % 11) : 32 * (1 + seed * 7 % 90), c.rows = r, c.max_rows = r + seed % 9;
-            c.products = 1 + seed % 3, c.n_out[0] = 100 + seed % 200, c.n_out[1] = 20 + seed % 33, c.n_out[2] = 256, c.wide[0] = seed % 2;
+            c.products = 1 + seed % 3, c.n_out[0] = 100 + seed % 200, c.n_out[1] = 20 + seed % 33, c.n_out[2] = 256,
+            c.wide[0] = seed % 2;
             c.wide[1] = seed % 3 == 0, c.bias[0] = seed % 2, c.bias[1] = 1, c.selected = seed % 5 == 0, c.reference_rows = 24;
-            c.weight_flavour = seed % 3 == 0 ? seed / 3 % CK_FINITE : CK_PLAIN, c.act_flavour = seed % 4 == 0 ? seed / 4 % (CK_FINITE + 1) : CK_PLAIN;
+            c.weight_flavour = seed % 3 == 0 ? seed / 3 % CK_FINITE : CK_PLAIN,
+            c.act_flavour = seed % 4 == 0 ? seed / 4 % (CK_FINITE + 1) : CK_PLAIN;
             c.seed = seed++;
             cases.push_back(c);
         }
@@ -159,7 +163,8 @@ struct model {
     const char *name;
     uint32_t layers, width, q, kv, ff;
 };
-static const model models[] = {{"1B", 26, 1152, 1024, 256, 6912}, {"4B", 34, 2560, 2048, 1024, 10240}, {"12B", 48, 3840, 4096, 2048, 15360}};
+static const model models[] = {
+    {"1B", 26, 1152, 1024, 256, 6912}, {"4B", 34, 2560, 2048, 1024, 10240}, {"12B", 48, 3840, 4096, 2048, 15360}};
 
 static const size_t POOL = (size_t)512 << 20;
 static uint8_t *pool;
@@ -217,17 +222,22 @@ static double time_one(uint32_t form, const one *o, uint32_t count, int shape, u
 
 static void times(uint32_t form, const char *name, const model &m, uint32_t rows)
 {
-    const one phases[4][3] = {{{m.width, m.q, 0}, {m.width, m.kv, 1}, {m.width, m.kv, 1}}, {{m.q, m.width, 0}}, {{m.width, m.ff, 0}, {m.width, m.ff, 0}}, {{m.ff, m.width, 0}}};
+    const one phases[4][3] = {{{m.width, m.q, 0}, {m.width, m.kv, 1}, {m.width, m.kv, 1}},
+                              {{m.q, m.width, 0}},
+                              {{m.width, m.ff, 0}, {m.width, m.ff, 0}},
+                              {{m.ff, m.width, 0}}};
     static const uint32_t counts[] = {3, 1, 2, 1};
     static const char *const phase_names[] = {"qkv", "out", "gate/up", "down"};
     OK(cudaMemcpy(&step->rows, &rows, 4, cudaMemcpyHostToDevice));
     double total = 0, all_macs = 0;
     for (int f = 0; f < 4; f++) {
         double macs = 0, best = 1e9;
-        for (uint32_t i = 0; i < counts[f]; i++) macs += (double)rows * phases[f][i].n_in * phases[f][i].n_out * (1 + phases[f][i].wide);
+        for (uint32_t i = 0; i < counts[f]; i++)
+            macs += (double)rows * phases[f][i].n_in * phases[f][i].n_out * (1 + phases[f][i].wide);
         printf("%-3s %-12s %4u rows %-8s us:", m.name, name, rows, phase_names[f]);
         for (int s = 0; s < IM__MANY_SHAPE_COUNT; s++) {
-            if ((rows >= 512 && im__many_tile_rows((im__many_shape)s) < 64) || (rows <= 16 && im__many_tile_rows((im__many_shape)s) >= 64)) {
+            if ((rows >= 512 && im__many_tile_rows((im__many_shape)s) < 64) ||
+                (rows <= 16 && im__many_tile_rows((im__many_shape)s) >= 64)) {
                 printf("       -");
                 continue;
             }
@@ -238,8 +248,8 @@ static void times(uint32_t form, const char *name, const model &m, uint32_t rows
         printf("  best %6.1f T mac/s\n", macs / best * 1e-6);
         total += best, all_macs += macs;
     }
-    printf("%-3s %-12s %4u rows: layer %7.1f us, %6.1f T mac/s, products alone %8.0f tokens/s\n", m.name, name, rows, total, all_macs / total * 1e-6,
-           rows / (total * m.layers) * 1e6);
+    printf("%-3s %-12s %4u rows: layer %7.1f us, %6.1f T mac/s, products alone %8.0f tokens/s\n", m.name, name, rows, total,
+           all_macs / total * 1e-6, rows / (total * m.layers) * 1e6);
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products of many rows (five and more): what the host needs to launch the kernels of matmul_many.cu. Kernels are named im_matmul_many_<form>_<shape>, form as in
+ * im__cuda_form in small letters (im_matmul_many_4_half_32), shape one of IM__MANY_SHAPES; float weights have one shape: im_matmul_many_f16.
+ *
+ *     im__many_shape s = im__many_choose(...);
+ *     grid.x = sum over products of im__many_blocks(form, s, n_out), in the order of first_block;
+ *     grid.y = im__many_row_tiles(form, s, most rows, whether a product is wide);
+ *     block = im__many_threads(form, s), dynamic shared memory = im__many_shared(form, s) (above 48 KiB: raise the kernel's limit once).
+ *
+ * A grid made for more rows than a step has is right, too: blocks without rows return.
+ */
+#ifndef IRONMULE_BACKEND_CUDA_KERNELS_MATMUL_MANY_H
+#define IRONMULE_BACKEND_CUDA_KERNELS_MATMUL_MANY_H
+
+#include "backend/cuda/abi.h"
+
+#ifdef __CUDACC__
+#define IM__MANY_FN static __host__ __device__ constexpr
+#elif defined(__cplusplus)
+#define IM__MANY_FN static constexpr
+#else
+#include <stdbool.h>
+#define IM__MANY_FN static inline
+#endif
+
+/* name, 16-output tiles a warp, 8-row tiles a warp, warps side by side over outputs, over rows, over chunks of 256 of the inner dimension, stages of the pipeline.
+ * A block's tile is 16 x the first x the third outputs by 8 x the second x the fourth rows, of which half are the rests where the product is wide. */
+#define IM__MANY_SHAPES(X)                                                                                                         \
+    X(16s, 2, 2, 1, 1, 2, 2, 2)                                                                                                    \
+    X(16, 2, 2, 1, 1, 4, 3, 1)                                                                                                     \
+    X(16e, 2, 2, 1, 1, 8, 2, 1)                                                                                                    \
+    X(64, 2, 4, 2, 2, 2, 2, 1)                                                                                                     \
+    X(128, 2, 8, 4, 2, 1, 2, 1)
+
+/* X(text, name, ...) for each shape: what IM__MANY_FORMS needs. */
+#define IM__MANY_EACH_SHAPE(X, text) X(text, 16s) X(text, 16) X(text, 16e) X(text, 64) X(text, 128)
+
+#define IM__MANY_FORMS(X)                                                                                                          \
+    X(4_half, IM__CUDA_4_HALF)                                                                                                     \
+    X(4_half_min, IM__CUDA_4_HALF_MIN)                                                                                             \
+    X(5_half, IM__CUDA_5_HALF)                                                                                                     \
+    X(5_half_min, IM__CUDA_5_HALF_MIN)                                                                                             \
+    X(8_half, IM__CUDA_8_HALF)                                                                                                     \
+    X(4_super_min_16, IM__CUDA_4_SUPER_MIN_16)                                                                                     \
+    X(4_super_16, IM__CUDA_4_SUPER_16)                                                                                             \
+    X(4_super_min, IM__CUDA_4_SUPER_MIN)                                                                                           \
+    X(5_super_min, IM__CUDA_5_SUPER_MIN)                                                                                           \
+    X(6_super_16, IM__CUDA_6_SUPER_16)                                                                                             \
+    X(8_super, IM__CUDA_8_SUPER)                                                                                                   \
+    X(8_float, IM__CUDA_8_FLOAT)
+#define IM__MANY_FLOAT_FORMS(X) X(f32, IM__CUDA_F32) X(f16, IM__CUDA_F16) X(bf16, IM__CUDA_BF16)
+
+typedef enum im__many_shape {
+#define X(name, ...) IM__MANY_##name,
+    IM__MANY_SHAPES(X)
+#undef X
+        IM__MANY_SHAPE_COUNT
+} im__many_shape;
+
+typedef struct im__many_sizes {
+    uint32_t out_tiles, row_tiles, out_warps, row_warps, chunk_warps, stages, blocks;
+} im__many_sizes;
+
+IM__MANY_FN im__many_sizes im__many_sizes_of(im__many_shape s)
+{
+    const im__many_sizes all[] = {
+#define X(name, ...) {__VA_ARGS__},
+        IM__MANY_SHAPES(X)
+#undef X
+    };
+    return all[s];
+}
+
+/* Float weights: a block of 256 threads takes 64 outputs of 64 rows. */
+enum { IM__MANY_FLOAT_OUT = 64, IM__MANY_FLOAT_ROWS = 64, IM__MANY_FLOAT_THREADS = 256 };
+
+IM__MANY_FN bool im__many_is_float(uint32_t form) { return form >= IM__CUDA_F32; }
+
+/* Bits of a code, and of what follows them in a unit of `groups` groups of 32 (see abi.h). */
+IM__MANY_FN uint32_t im__many_bits(uint32_t form)
+{
+    return form == IM__CUDA_5_HALF || form == IM__CUDA_5_HALF_MIN || form == IM__CUDA_5_SUPER_MIN ? 5
+           : form == IM__CUDA_6_SUPER_16                                                          ? 6
+           : form == IM__CUDA_8_HALF || form == IM__CUDA_8_SUPER || form == IM__CUDA_8_FLOAT      ? 8
+                                                                                                  : 4;
+}
+
+IM__MANY_FN bool im__many_by_16(uint32_t form)
+{
+    return form == IM__CUDA_4_SUPER_MIN_16 || form == IM__CUDA_4_SUPER_16 || form == IM__CUDA_6_SUPER_16;
+}
+
+IM__MANY_FN bool im__many_is_super(uint32_t form) { return form >= IM__CUDA_4_SUPER_MIN_16 && form <= IM__CUDA_8_SUPER; }
+
+IM__MANY_FN bool im__many_has_min(uint32_t form)
+{
+    return form == IM__CUDA_4_HALF_MIN || form == IM__CUDA_5_HALF_MIN || form == IM__CUDA_4_SUPER_MIN_16 ||
+           form == IM__CUDA_4_SUPER_MIN || form == IM__CUDA_5_SUPER_MIN;
+}
+
+IM__MANY_FN uint32_t im__many_code_bytes(uint32_t form, uint32_t groups) { return groups * 128 * im__many_bits(form); }
+
+IM__MANY_FN uint32_t im__many_unit_bytes(uint32_t form, uint32_t groups)
+{
+    const uint32_t each = im__many_has_min(form) ? 2 : 1; /* a scale, or a scale and a minimum */
+    const uint32_t of_unit = im__many_is_super(form) ? 64 * each : 0;
+    const uint32_t of_group =
+        im__many_is_super(form) ? 32 * each * (im__many_by_16(form) ? 2 : 1) : (form == IM__CUDA_8_FLOAT ? 128 : 64 * each);
+    return im__many_code_bytes(form, groups) + of_unit + groups * of_group;
+}
+
+IM__MANY_FN uint32_t im__many_tile_outputs(im__many_shape s)
+{
+    return 16 * im__many_sizes_of(s).out_tiles * im__many_sizes_of(s).out_warps;
+}
+
+IM__MANY_FN uint32_t im__many_tile_rows(im__many_shape s)
+{
+    return 8 * im__many_sizes_of(s).row_tiles * im__many_sizes_of(s).row_warps;
+}
+
+IM__MANY_FN uint32_t im__many_threads(uint32_t form, im__many_shape s)
+{
+    const im__many_sizes z = im__many_sizes_of(s);
+    return im__many_is_float(form) ? (uint32_t)IM__MANY_FLOAT_THREADS : 32 * z.out_warps * z.row_warps * z.chunk_warps;
+}
+
+/* Shared memory of one chunk: the integers of its rows, their scales and sums ([group][row], padded by 4), the weights. */
+IM__MANY_FN uint32_t im__many_scale_bytes(im__many_shape s) { return 8 * 4 * (im__many_tile_rows(s) + 4); }
+IM__MANY_FN uint32_t im__many_act_bytes(uint32_t form, im__many_shape s)
+{
+    return IM__CUDA_UNIT * im__many_tile_rows(s) + im__many_scale_bytes(s) * (im__many_has_min(form) ? 2 : 1);
+}
+IM__MANY_FN uint32_t im__many_chunk_bytes(uint32_t form, im__many_shape s)
+{
+    return (im__many_act_bytes(form, s) + im__many_tile_outputs(s) / 32 * im__many_unit_bytes(form, 8) + 127) / 128 * 128;
+}
+
+/* Where chunk sums meet. */
+IM__MANY_FN uint32_t im__many_meeting_bytes(im__many_shape s)
+{
+    const im__many_sizes z = im__many_sizes_of(s);
+    return z.chunk_warps == 1 ? 0 : z.chunk_warps * im__many_tile_outputs(s) * im__many_tile_rows(s) * 4;
+}
+
+IM__MANY_FN uint32_t im__many_shared(uint32_t form, im__many_shape s)
+{
+    const im__many_sizes z = im__many_sizes_of(s);
+    return im__many_is_float(form) ? 0 : z.stages * z.chunk_warps * im__many_chunk_bytes(form, s) + im__many_meeting_bytes(s);
+}
+
+IM__MANY_FN uint32_t im__many_blocks(uint32_t form, im__many_shape s, uint32_t n_out)
+{
+    const uint32_t tile = im__many_is_float(form) ? (uint32_t)IM__MANY_FLOAT_OUT : im__many_tile_outputs(s);
+    return (n_out + tile - 1) / tile;
+}
+
+IM__MANY_FN uint32_t im__many_row_tiles(uint32_t form, im__many_shape s, uint32_t rows, bool wide)
+{
+    const uint32_t tile = im__many_is_float(form) ? (uint32_t)IM__MANY_FLOAT_ROWS : im__many_tile_rows(s) / (wide ? 2 : 1);
+    return (rows + tile - 1) / tile;
+}
+
+#endif
