@@ -207,6 +207,7 @@ static void time_one(gk_machine *m, const timed *c, uint32_t rows, uint32_t spli
             all[i].product[k] = (im__cuda_product){
                 .w = {weights + i * bytes + k * l.bytes, l.form, c->n_in, c->n_out, l.unit_bytes, l.tile_bytes, 0},
                 .act = {act, group, c->n_in, 16},
+                .x = act,
                 .y = y + k * 64 * (size_t)c->n_out,
                 .wide = c->wide};
         params[i][0] = &all[i];

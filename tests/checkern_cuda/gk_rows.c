@@ -53,7 +53,7 @@ static list *list_new(gk_test *t, uint32_t rows, bool selected)
     l->step.pages = gk_memory(t, all * TABLE * IM__CUDA_POOLS * sizeof(int32_t));
     for (uint32_t r = 0; r < all; r++) {
         l->step.token[r] = (int32_t)ck_below(&t->rng, 70);
-        l->step.position[r] = (int32_t)(r % 3 == 0 ? ck_below(&t->rng, 64 * TABLE) : r + 61 < 64 * TABLE ? r + 61 : r);
+        l->step.position[r] = (int32_t)(r % 3 == 0 ? ck_below(&t->rng, 64 * TABLE) : (r + 61) % (64 * TABLE));
         for (uint32_t k = 0; k < TABLE * IM__CUDA_POOLS; k++) /* no two rows share a page */
             l->step.pages[r * TABLE * IM__CUDA_POOLS + k] = (int32_t)(r * TABLE + k % TABLE);
     }
@@ -236,7 +236,7 @@ static void list_run(list *l)
     uint64_t actions = gk_in(l->t, "list", l->action, l->actions * sizeof *l->action), step = gk_step_in(l->t, &l->step);
     uint32_t count = (uint32_t)l->actions, selected = l->selected;
     void *params[] = {&actions, &count, &step, &selected};
-    gk_run(l->t, "im_rows", &(gk_launch){{l->rows + 3, 1}, IM__ROWS_THREADS, 0, params});
+    gk_run(l->t, "im_rows", &(gk_launch){{l->rows + 3, im__rows_parts(l->action, count, l->rows)}, IM__ROWS_THREADS, 0, params});
 }
 
 /* ---- cases ---- */
@@ -447,11 +447,11 @@ void gk_time_rows(gk_machine *m)
         m->in(m, end + 16384, &step, sizeof step);
         for (int k = 0; k < 2; k++) {
             uint64_t actions = end + (k == 0 ? 0 : 8192), at = end + 16384;
-            uint32_t count = k == 0 ? 4 : 2, selected = 0;
+            uint32_t count = k == 0 ? 4 : 2, selected = 0, parts = im__rows_parts(k == 0 ? residual : gate, count, rows);
             void *params[] = {&actions, &count, &at, &selected};
             gk_launch l[20];
             double us = 0, bytes = (double)rows * (k == 0 ? HIDDEN * 4.0 * 5 + HIDDEN * 1.25 : FF * 4.0 * 3 + FF * 1.25);
-            for (int i = 0; i < 20; i++) l[i] = (gk_launch){{rows, 1}, IM__ROWS_THREADS, 0, params};
+            for (int i = 0; i < 20; i++) l[i] = (gk_launch){{rows, parts}, IM__ROWS_THREADS, 0, params};
             if (m->time(m, "im_rows", l, 20, 7, &us))
                 printf("rows %-8s rows=%-5u %8.2f us  %7.1f GB/s\n", k == 0 ? "residual" : "gate", rows, us / 20,
                        bytes * 20 / us * 1e-3);

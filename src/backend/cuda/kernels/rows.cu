@@ -11,7 +11,15 @@
 namespace
 {
 
-enum { THREADS = IM__ROWS_THREADS, TEAM = IM__LANES, TEAMS = THREADS / TEAM, SLOTS = 2, LISTED = 12, PAGE = 64 };
+enum {
+    THREADS = IM__ROWS_THREADS,
+    TEAM = IM__LANES,
+    TEAMS = THREADS / TEAM,
+    SLOTS = 2,
+    LISTED = 12,
+    PAGE = 64,
+    FEW = 16 /* rows whose latency counts more than the reading */
+};
 
 struct shared_rows {
     float slot[SLOTS][IM__ROWS_SLOT];
@@ -26,9 +34,8 @@ struct walk {
     uint32_t r, origin;         /* row of the values; of the step */
     const float *held0, *held1; /* rows in device memory that the slots are copies of */
     uint32_t last;              /* slot written last */
+    uint32_t part, parts;       /* of the row: which is this block's, of how many */
 };
-
-__device__ __forceinline__ uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* ---- where values are ---- */
 
@@ -108,26 +115,33 @@ __device__ __forceinline__ void put_one(const target &t, uint32_t i, float x)
     if (t.slot != t.row) t.slot[i] = x;
 }
 
-/* f(a, b, i): the result from element i of both sources; threads first, first + threads, ... of elements begin .. begin + n - 1. */
-template <class Fn>
-__device__ __forceinline__ void each(const walk &w, const target &t, const float *a, const float *b, uint32_t begin, uint32_t n,
-                                     uint32_t first, uint32_t threads, bool fours, Fn f)
+/* What of `n` elements (or fours of them) is this block's: eights, so that no group of the quantisation is divided. The same for every action on rows of one
+ * width, so that a thread finds in a later action what it wrote itself. */
+struct share {
+    uint32_t begin, end;
+};
+
+__device__ __forceinline__ share share_of(const walk &w, uint32_t n)
 {
-    if (!fours) {
-        for (uint32_t i = begin + first; i < begin + n; i += threads) put_one(t, i, f(a[i], b[i], i));
-        return;
-    }
-    for (uint32_t i = begin / 4 + first; i < (begin + n) / 4; i += threads) {
-        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
-        float4 z = make_float4(f(x.x, y.x, 4 * i), f(x.y, y.y, 4 * i + 1), f(x.z, y.z, 4 * i + 2), f(x.w, y.w, 4 * i + 3));
-        put_four(w, t, i, z);
-    }
+    if (w.parts == 1) return {0, n};
+    uint32_t each = ((n + w.parts - 1) / w.parts + 7) / 8 * 8, begin = min(w.part * each, n);
+    return {begin, min(begin + each, n)};
 }
 
+/* f(a, b): the result from the same element of both sources. */
 template <class Fn>
 __device__ __forceinline__ void whole(const walk &w, const target &t, const float *a, const float *b, uint32_t n, Fn f)
 {
-    each(w, t, a, b, 0, n, threadIdx.x, THREADS, n % 4 == 0, f);
+    if (n % 4 != 0) {
+        share mine = share_of(w, n);
+        for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) put_one(t, i, f(a[i], b[i]));
+        return;
+    }
+    share mine = share_of(w, n / 4);
+    for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) {
+        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
+        put_four(w, t, i, make_float4(f(x.x, y.x), f(x.y, y.y), f(x.z, y.z), f(x.w, y.w)));
+    }
 }
 
 /* ---- norms ---- */
@@ -147,16 +161,16 @@ __device__ __forceinline__ float total(const float *lane)
 }
 
 /* The first team adds up, all write. */
-__device__ void norm_whole(const walk &w, const im__cuda_action &a, const target &t, const float *x)
+__device__ __forceinline__ void norm_whole(const walk &w, const im__cuda_action &a, const target &t, const float *x)
 {
     if (threadIdx.x < TEAM) w.s->lane[0][threadIdx.x] = lane_squares(x, a.n, threadIdx.x);
     __syncthreads();
     float factor = im__norm_factor(total(w.s->lane[0]), (float)a.n, a.by);
-    whole(w, t, x, a.vector, a.n, [=](float v, float weight, uint32_t) { return (v * factor) * weight; });
+    whole(w, t, x, a.vector, a.n, [=](float v, float weight) { return (v * factor) * weight; });
 }
 
 /* Heads: each team takes its own. */
-__device__ void norm_heads(const walk &w, const im__cuda_action &a, const target &t, const float *x)
+__device__ __forceinline__ void norm_heads(const walk &w, const im__cuda_action &a, const target &t, const float *x)
 {
     uint32_t team = threadIdx.x / TEAM, l = threadIdx.x % TEAM;
     for (uint32_t h = team; h < a.width / a.n; h += TEAMS) {
@@ -172,15 +186,18 @@ __device__ void norm_heads(const walk &w, const im__cuda_action &a, const target
 
 /* ---- the other actions ---- */
 
-__device__ void embed(const walk &w, const im__cuda_action &a, const target &t)
+__device__ __forceinline__ void embed(const walk &w, const im__cuda_action &a, const target &t)
 {
     uint32_t token = (uint32_t)w.step->row[w.origin].token;
     float by = a.by;
     if (a.matrix.form >= IM__CUDA_F32) {
-        for (uint32_t i = threadIdx.x; i < a.width; i += THREADS) put_one(t, i, im__float_at(a.matrix, token, i) * by);
+        share mine = share_of(w, a.width);
+        for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS)
+            put_one(t, i, im__float_at(a.matrix, token, i) * by);
         return;
     }
-    for (uint32_t i = threadIdx.x; i < a.width / 4; i += THREADS) {
+    share mine = share_of(w, a.width / 4);
+    for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) {
         float4 x;
         switch (a.matrix.form) {
 #define CASE(form)                                                                                                                 \
@@ -204,7 +221,7 @@ __device__ void embed(const walk &w, const im__cuda_action &a, const target &t)
     }
 }
 
-__device__ void rope(const walk &w, const im__cuda_action &a)
+__device__ __forceinline__ void rope(const walk &w, const im__cuda_action &a)
 {
     uint32_t pairs = a.rot_dim / 2;
     float *row = a.dst + (uint64_t)w.r * a.width, *slot = (float *)source(w, a.dst, a.width);
@@ -219,7 +236,7 @@ __device__ void rope(const walk &w, const im__cuda_action &a)
     }
 }
 
-__device__ void rope_table(const walk &w, const im__cuda_action &a)
+__device__ __forceinline__ void rope_table(const walk &w, const im__cuda_action &a)
 {
     uint32_t pairs = a.rot_dim / 2;
     int64_t position = w.step->row[w.origin].position;
@@ -240,7 +257,7 @@ __device__ __forceinline__ uint16_t stored(float x, uint32_t &clamped)
     return (uint16_t)im__half(x);
 }
 
-__device__ void kv_store(const walk &w, const im__cuda_action &a)
+__device__ __forceinline__ void kv_store(const walk &w, const im__cuda_action &a)
 {
     const im__cuda_kv &kv = a.kv;
     const im__cuda_row &row = w.step->row[w.origin];
@@ -261,13 +278,38 @@ __device__ void kv_store(const walk &w, const im__cuda_action &a)
     if (clamped > 0) atomicAdd(kv.clamped, (unsigned long long)clamped);
 }
 
-__device__ void quantise(const walk &w, const im__cuda_action &a)
+__device__ __forceinline__ void quantise(const walk &w, const im__cuda_action &a)
 {
     const float4 *x = (const float4 *)source(w, a.src, a.width);
-    for (uint32_t i = threadIdx.x; i < a.width / 4; i += THREADS) quantise_four(w, a.act, a.wide != 0, i, x[i]);
+    share mine = share_of(w, a.width / 4);
+    for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) quantise_four(w, a.act, a.wide != 0, i, x[i]);
 }
 
 /* ---- the list ---- */
+
+/* Asks for memory that is wanted soon, into the first cache. */
+__device__ __forceinline__ void touch(const float *p, uint32_t floats)
+{
+    for (uint32_t i = threadIdx.x * 8; i < floats; i += THREADS * 8) im__touch(p + i);
+}
+
+/* Weights do not wait for other kernels. */
+__device__ __forceinline__ void touch_weights(const im__cuda_action *list, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++)
+        if (list[k].kind == IM__CUDA_NORM) touch(list[k].vector, list[k].n);
+}
+
+__device__ __forceinline__ void touch_rows(const walk &w, const im__cuda_action *list, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        const im__cuda_action &a = list[k];
+        if (a.width > IM__ROWS_SLOT) continue;
+        if (a.src != NULL) touch(a.src + (uint64_t)w.r * a.width, a.width);
+        if (a.src2 != NULL) touch(a.src2 + (uint64_t)w.r * a.width, a.width);
+        if (a.kind == IM__CUDA_ADD || a.kind == IM__CUDA_ROPE) touch(a.dst + (uint64_t)w.r * a.width, a.width);
+    }
+}
 
 /* Actions that give each thread whole fours of a row, which it can quantise on the way out. */
 __device__ __forceinline__ bool gives_fours(const im__cuda_action &a)
@@ -283,7 +325,7 @@ __device__ __forceinline__ bool gives_fours(const im__cuda_action &a)
     }
 }
 
-__device__ void produce(walk &w, const im__cuda_action &a, const im__cuda_action *then)
+__device__ __forceinline__ void produce(walk &w, const im__cuda_action &a, const im__cuda_action *then)
 {
     const float *x = a.src == NULL ? NULL : source(w, a.src, a.width), *x2 = a.src2 == NULL ? NULL : source(w, a.src2, a.width);
     const float *old = source(w, a.dst, a.width);
@@ -298,16 +340,16 @@ __device__ void produce(walk &w, const im__cuda_action &a, const im__cuda_action
         else
             norm_heads(w, a, t, x);
         break;
-    case IM__CUDA_GLU_SILU: whole(w, t, x, x2, a.width, [](float g, float u, uint32_t) { return im__silu(g) * u; }); break;
-    case IM__CUDA_GLU_GELU: whole(w, t, x, x2, a.width, [](float g, float u, uint32_t) { return im__gelu(g) * u; }); break;
-    case IM__CUDA_ADD: whole(w, t, old, x, a.width, [](float y, float v, uint32_t) { return y + v; }); break;
-    case IM__CUDA_SCALE: whole(w, t, x, x, a.width, [=](float v, float, uint32_t) { return v * by; }); break;
-    case IM__CUDA_SOFTCAP: whole(w, t, old, old, a.width, [=](float v, float, uint32_t) { return im__softcap(v, by); }); break;
+    case IM__CUDA_GLU_SILU: whole(w, t, x, x2, a.width, [](float g, float u) { return im__silu(g) * u; }); break;
+    case IM__CUDA_GLU_GELU: whole(w, t, x, x2, a.width, [](float g, float u) { return im__gelu(g) * u; }); break;
+    case IM__CUDA_ADD: whole(w, t, old, x, a.width, [](float y, float v) { return y + v; }); break;
+    case IM__CUDA_SCALE: whole(w, t, x, x, a.width, [=](float v, float) { return v * by; }); break;
+    case IM__CUDA_SOFTCAP: whole(w, t, old, old, a.width, [=](float v, float) { return im__softcap(v, by); }); break;
     default: break;
     }
 }
 
-__device__ void act_on(walk &w, const im__cuda_action &a, const im__cuda_action *then)
+__device__ __forceinline__ void act_on(walk &w, const im__cuda_action &a, const im__cuda_action *then)
 {
     switch (a.kind) {
     case IM__CUDA_ROPE: rope(w, a); break;
@@ -318,7 +360,7 @@ __device__ void act_on(walk &w, const im__cuda_action &a, const im__cuda_action 
     }
 }
 
-__device__ void act_on_list(walk &w, const im__cuda_action *list, uint32_t count)
+__device__ __forceinline__ void act_on_list(walk &w, const im__cuda_action *list, uint32_t count)
 {
     for (uint32_t k = 0; k < count; k++) {
         const im__cuda_action &a = list[k], *then = k + 1 < count ? &list[k + 1] : NULL;
@@ -330,7 +372,7 @@ __device__ void act_on_list(walk &w, const im__cuda_action *list, uint32_t count
     }
 }
 
-__device__ void load_list(shared_rows &s, const im__cuda_action *list, uint32_t count)
+__device__ __forceinline__ void load_list(shared_rows &s, const im__cuda_action *list, uint32_t count)
 {
     const uint32_t *from = (const uint32_t *)list;
     uint32_t *to = (uint32_t *)s.list;
@@ -343,16 +385,21 @@ extern "C" __global__ void __launch_bounds__(IM__ROWS_THREADS)
     im_rows(const im__cuda_action *list, uint32_t count, const im__cuda_step *step, uint32_t selected)
 {
     IM__SHARED(shared_rows, s);
-    load_list(s, list, least(count, LISTED));
-    uint32_t r = blockIdx.x, rows = selected ? step->selected : step->rows;
-    im__next_kernel_start();
-    walk w = {&s, step, r, 0, NULL, NULL, 0};
+    uint32_t r = blockIdx.x, rows = selected ? step->selected : step->rows, part = min(count, (uint32_t)LISTED);
+    walk w = {&s, step, r, 0, NULL, NULL, 0, blockIdx.y, gridDim.y};
+    load_list(s, list, part);
     if (r < rows) w.origin = selected ? step->source[r] : r;
+    __syncthreads();
+    bool alone = w.parts == 1 && rows <= FEW;
+    if (alone) touch_weights(s.list, part);
+    im__next_kernel_start();
     im__earlier_kernels_wait();
     if (r >= rows) return;
-    for (uint32_t done = 0; done < count; done += LISTED) {
-        uint32_t part = least(count - done, LISTED);
-        if (done > 0) load_list(s, list + done, part);
+    if (alone) touch_rows(w, s.list, part);
+    act_on_list(w, s.list, part);
+    for (uint32_t done = LISTED; done < count; done += LISTED) {
+        part = min(count - done, (uint32_t)LISTED);
+        load_list(s, list + done, part);
         __syncthreads();
         act_on_list(w, s.list, part);
     }
