@@ -69,10 +69,11 @@ template <class T> INLINE T shared_get(u32 a)
     return v;
 }
 template <class T> INLINE void shared_put(u32 a, T v) { memcpy(shared_at(a), &v, sizeof v); }
-INLINE u32 memory_base() { return 0; }
+enum { MEMORY_BASE = 0 };
+INLINE bool memory_is_where() { return true; }
 INLINE float lds_f(u32 a) { return shared_get<float>(a); }
 INLINE u32 lds_u(u32 a) { return shared_get<u32>(a); }
-INLINE u32 lds_acquire(u32 a) { return shared_get<u32>(a); }
+INLINE u32 lds_volatile(u32 a) { return shared_get<u32>(a); }
 INLINE u32 lds_u16(u32 a) { return shared_get<uint16_t>(a); }
 INLINE int lds_s8(u32 a) { return shared_get<int8_t>(a); }
 INLINE float2 lds_f2(u32 a) { return shared_get<float2>(a); }
@@ -81,7 +82,7 @@ INLINE float4 lds_f4(u32 a) { return shared_get<float4>(a); }
 INLINE uint4 lds_u4(u32 a) { return shared_get<uint4>(a); }
 INLINE void sts_f(u32 a, float v) { shared_put(a, v); }
 INLINE void sts_u(u32 a, u32 v) { shared_put(a, v); }
-INLINE void sts_release(u32 a, u32 v) { shared_put(a, v); }
+INLINE void sts_volatile(u32 a, u32 v) { shared_put(a, v); }
 INLINE void sts_u8(u32 a, int v) { shared_put(a, (uint8_t)v); }
 INLINE void sts_f2(u32 a, float x, float y) { shared_put(a, make_float2(x, y)); }
 INLINE void sts_u4(u32 a, u32 x, u32 y, u32 z, u32 w) { shared_put(a, make_uint4(x, y, z, w)); }

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A launch of the persistent decoder: tokens, layers, the head and the choice of the next token.
+ */
+#pragma once
+
+#include "decode_attention.cuh"
+
+template <class S> INLINE bool is_speaker(const block<S> &b) { return b.me == WORKERS - 32; } /* the thread that announces */
+
+/* ---- the products of a layer, with what comes before and after them ---- */
+
+template <class S> INLINE void queries_keys_values(block<S> &b)
+{
+    constexpr int WIDE = S::QUERIES / 32; /* keys and values begin at this tile */
+    const int first = share_first(b, SHARE_QKV), tiles = share_count(b, SHARE_QKV), parity = parity_of(b);
+    auto work = tasks_begin<S, S::CHUNKS, S::LAST, 1>(b, tiles);
+    const u32 next = layer_prefetch(b);
+    const uint4 *row = b.layer == 0 ? (const uint4 *)0 : (const uint4 *)b.a.down_rows + (parity ^ 1) * S::ROW_PACKETS;
+    norm<S::FORM>(b, row, tag_of(b) - 1, IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN],
+                  earlier_vector(b, L_POST_FFN_NORM), layer_vector(b, L_ATTN_NORM), tiles > 0, first + tiles > WIDE);
+    layer_store(b, next);
+    stamp(b, 1);
+    if (tiles > 0) {
+        tasks_do<S, S::FORM, S::CHUNKS, S::LAST, 1, 2>(b, work, max(WIDE - first, 0));
+        const int id = fresh(b.me), lane = id & 31;
+        u64 *to = b.a.qkv + (u64)parity * (S::QUERIES + 2 * S::KEYS) + first * 32 + lane;
+        for (int i = id >> 5; i < tiles; i += WARPS) {
+            float y = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 1, 2>(b, i, 0, 0, 0) + lane * 4);
+            if (first + i >= WIDE) y = y + row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 1, 2>(b, i, 0, 1, 0) + lane * 4);
+            send(to + i * 32, y, tag_of(b));
+        }
+    }
+    stamp(b, 2);
+}
+
+template <class S> INLINE void attention_output(block<S> &b)
+{
+    const int first = share_first(b, SHARE_OUT), tiles = share_count(b, SHARE_OUT), parity = parity_of(b);
+    if (tiles == 0) return;
+    auto work = tasks_begin<S, S::HEADS, 8, 1>(b, tiles);
+    merged_input(b);
+    if (is_speaker(b)) announce(b, IM__DECODE_OUT);
+    stamp(b, 5);
+    tasks_do<S, S::FORM, S::HEADS, 8, 1, 1>(b, work, 0);
+    const int id = fresh(b.me), lane = id & 31;
+    for (int i = id >> 5; i < tiles; i += WARPS)
+        send_tile((uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, first + i,
+                  row_sum<S::HEADS>(part_of<S, S::HEADS, 1, 1>(b, i, 0, 0, 0) + lane * 4), lane, tag_of(b));
+    stamp(b, 6);
+}
+
+template <class S> INLINE void gate_and_up(block<S> &b)
+{
+    const int first = share_first(b, SHARE_GATE), tiles = share_count(b, SHARE_GATE), parity = parity_of(b);
+    auto work = tasks_begin<S, S::CHUNKS, S::LAST, 2>(b, tiles);
+    norm<S::FORM>(b, (const uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, tag_of(b), IM__DECODE_OUT,
+                  (turn_of(b) + 1) * b.a.announcers[IM__DECODE_OUT], layer_vector(b, L_POST_ATTN_NORM), layer_vector(b, L_FFN_NORM),
+                  tiles > 0, false);
+    stamp(b, 7);
+    if (tiles == 0) return;
+    tasks_do<S, S::FORM, S::CHUNKS, S::LAST, 2, 1>(b, work, 0);
+    if (is_speaker(b)) announce(b, IM__DECODE_HIDDEN);
+    stamp(b, 8);
+    const int id = fresh(b.me), lane = id & 31;
+    for (int i = id >> 5; i < tiles; i += WARPS) {
+        float gate = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 2, 1>(b, i, 0, 0, 0) + lane * 4);
+        float up = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 2, 1>(b, i, 1, 0, 0) + lane * 4);
+        send_group(b, contract_gelu(gate) * up, (uint4 *)b.a.hidden + parity * S::HIDDEN_GROUPS * IM__DECODE_GROUP_PACKETS,
+                   S::HIDDEN_GROUPS, first + i, tag_of(b));
+    }
+    stamp(b, 9);
+}
+
+template <class S> INLINE void down(block<S> &b)
+{
+    const int first = share_first(b, SHARE_DOWN), tiles = share_count(b, SHARE_DOWN), parity = parity_of(b);
+    if (tiles == 0) return;
+    auto work = tasks_begin<S, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1>(b, tiles);
+    await_announced(b, IM__DECODE_HIDDEN, (turn_of(b) + 1) * b.a.announcers[IM__DECODE_HIDDEN]);
+    receive_groups<S::FORM, S::HIDDEN_GROUPS>(b, (const uint4 *)b.a.hidden + parity * S::HIDDEN_GROUPS * IM__DECODE_GROUP_PACKETS,
+                                              tag_of(b));
+    if (is_speaker(b)) announce(b, IM__DECODE_DOWN);
+    stamp(b, 10);
+    tasks_do<S, S::FORM, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1, 1>(b, work, 0);
+    const int id = fresh(b.me), lane = id & 31;
+    for (int i = id >> 5; i < tiles; i += WARPS)
+        send_tile((uint4 *)b.a.down_rows + parity * S::ROW_PACKETS, first + i,
+                  row_sum<S::HIDDEN_CHUNKS>(part_of<S, S::HIDDEN_CHUNKS, 1, 1>(b, i, 0, 0, 0) + lane * 4), lane, tag_of(b));
+    stamp(b, 11);
+}
+
+/* ---- the head ---- */
+
+/* The best logit so far: the lowest token among the largest; -1 (with +infinity) when one is not a number. */
+struct candidate {
+    float logit;
+    int token;
+};
+
+INLINE void prefer(candidate &best, float logit, int token)
+{
+    if (logit > best.logit || (logit == best.logit && token < best.token)) best = {logit, token};
+}
+
+INLINE void prefer_in_warp(candidate &best)
+{
+    for (int h = 16; h > 0; h >>= 1) prefer(best, shfl_xor(best.logit, h), shfl_xor(best.token, h));
+}
+
+/* One warp, one unit, two planes. */
+template <class S, int GROUPS> INLINE void head_chunk(block<S> &b, u32 unit, int chunk, float (&sum)[1][2])
+{
+    const int lane = fresh(b.me) & 31;
+    const u32 acts = b.memory + S::O_ACTS + chunk * CHUNK_BYTES;
+    ROLL for (int half = 0; half < 2; half++)
+    {
+        products<S::HEAD_FORM, GROUPS / 2, 1, 2> x;
+        multiply<S::HEAD_FORM, GROUPS / 2, 1, 2>(x, &unit, GROUPS, half * (GROUPS / 2), lane, acts + half * (GROUPS / 2 * RECORD),
+                                                 S::CHUNKS * CHUNK_BYTES);
+        chain<S::HEAD_FORM, GROUPS / 2, 1, 2>(x, sum);
+    }
+}
+
+/* A tile of the head belongs to one warp. Units come in the order chunk, tile, for 16 tiles at a time: so the warps need not wait for each other. */
+template <class S> INLINE float head_tile(block<S> &b, int unit, int stride)
+{
+    float y[2] = {0.0f, 0.0f};
+    ROLL for (int c = 0; c < S::CHUNKS; c++, unit += stride)
+    {
+        float sum[1][2] = {{0.0f, 0.0f}};
+        const u32 at = ring_unit(b, unit);
+        if (S::LAST != 8 && c == S::CHUNKS - 1)
+            head_chunk<S, S::LAST>(b, at, c, sum);
+        else
+            head_chunk<S, 8>(b, at, c, sum);
+        ring_release(b, unit);
+        ring_release(b, unit);
+        y[0] = c == 0 ? sum[0][0] : y[0] + sum[0][0];
+        y[1] = c == 0 ? sum[0][1] : y[1] + sum[0][1];
+    }
+    return y[0] + y[1];
+}
+
+INLINE u32 best_tag(const im__decode_args &a, int t) { return a.tag + (u32)t * IM__DECODE_TAGS + IM__DECODE_TAGS - 1; }
+
+template <class S> INLINE void head(block<S> &b)
+{
+    const int t = (int)b.token;
+    const int first = share_first(b, SHARE_HEAD), tiles = share_count(b, SHARE_HEAD);
+    norm<S::HEAD_FORM>(b, (const uint4 *)b.a.down_rows + (parity_of(b) ^ 1) * S::ROW_PACKETS, tag_of(b) - 1, IM__DECODE_DOWN,
+                       turn_of(b) * b.a.announcers[IM__DECODE_DOWN], earlier_vector(b, L_POST_FFN_NORM), b.a.final_norm, true,
+                       true);
+    const int id = fresh(b.me), lane = id & 31, warp = id >> 5;
+    float *logits = b.a.logits + (b.a.keep_all ? (u64)t * b.a.vocab : 0);
+    candidate best = {-f32_of(0x7f800000), 0x7fffffff};
+    ROLL for (int i = 0; i < tiles; i += WARPS)
+    {
+        const int width = min((int)WARPS, tiles - i), row = (first + i + warp) * 32 + lane;
+        if (warp >= width) break;
+        const float y = head_tile(b, i * S::CHUNKS + warp, width);
+        if (row >= (int)b.a.vocab) continue;
+        store_logit(logits + row, y);
+        if (y == y)
+            prefer(best, y, row);
+        else
+            best = {f32_of(0x7f800000), -1};
+    }
+    prefer_in_warp(best);
+    if (lane == 0) sts_f2(b.memory + S::O_SCORES + warp * 8, best.logit, f32_of((u32)best.token));
+    sync_all(b);
+    if (id == 0) {
+        for (int w = 1; w < WARPS; w++) {
+            const float2 other = lds_f2(b.memory + S::O_SCORES + w * 8);
+            prefer(best, other.x, (int)bits_of(other.y));
+        }
+        packet_store4((uint4 *)b.a.best + (t & 1) * IM__DECODE_MOST_BLOCKS + block_id(), bits_of(best.logit), (u32)best.token,
+                      best_tag(b.a, t), 0);
+    }
+    b.used += (u32)(tiles * S::CHUNKS);
+}
+
+/* The token of row t: every block compares the blocks' best. */
+template <class S> INLINE int next_token(block<S> &b, int t)
+{
+    if (t == 0) return b.a.token;
+    const int id = fresh(b.me);
+    if (id < 32) {
+        candidate best = {-f32_of(0x7f800000), 0x7fffffff};
+        for (int i = id; i < (int)block_count(); i += 32) {
+            patience wait;
+            uint4 p;
+            do p = packet_load4((const uint4 *)b.a.best + ((t - 1) & 1) * IM__DECODE_MOST_BLOCKS + i);
+            while (p.z != best_tag(b.a, t - 1) && !wait.ends(b));
+            prefer(best, f32_of(p.x), (int)p.y);
+        }
+        prefer_in_warp(best);
+        if (id == 0) {
+            sts_u(b.memory + S::O_MISC + M_TOKEN, (u32)best.token);
+            if (block_id() == 0) b.a.chosen[t - 1] = best.token;
+        }
+    }
+    sync_all(b);
+    return (int)lds_u(b.memory + S::O_MISC + M_TOKEN);
+}
+
+/* ---- the launch ---- */
+
+template <class S> INLINE void one_token(block<S> &b)
+{
+    const int token = next_token(b, (int)b.token);
+    embed(b, token >= 0 && token < (int)b.a.vocab ? token : 0); /* after a logit that is no number: go on with anything */
+    ROLL for (b.layer = 0; b.layer < b.a.layers; b.layer++)
+    {
+        stamp(b, 0);
+        queries_keys_values(b);
+        attention(b);
+        stamp(b, 3);
+        merge_apart(b);
+        stamp(b, 4);
+        attention_output(b);
+        gate_and_up(b);
+        down(b);
+    }
+    head(b);
+}
+
+template <class S> INLINE void work(block<S> &b)
+{
+    layer_store_at(b, 0, layer_word_of(b, 0));
+    ROLL for (b.token = 0; b.token < b.a.tokens; b.token++) one_token(b);
+    if (block_id() != 0) return;
+    next_token(b, (int)b.a.tokens); /* all blocks are done with their counters */
+    if (b.me < IM__DECODE_COUNTERS) b.a.counter[b.me * IM__DECODE_COUNTER_STRIDE] = 0;
+}
+
+template <class S> INLINE void decode(const im__decode_args &a)
+{
+    block<S> b = {a, 0, 0, thread_id(), 0, 0};
+    if (!memory_is_where()) {
+        *(volatile u32 *)a.failed = 1 + block_id();
+        return;
+    }
+    block_begin(b);
+    if (b.me >= WORKERS) {
+        fewer_registers();
+        if (b.me < WORKERS + 32) ring_fetch(b);
+    } else {
+        more_registers();
+        work(b);
+    }
+}
