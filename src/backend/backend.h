@@ -63,6 +63,8 @@ struct im__backend {
     void (*page_write)(im__backend *b, im__pool_kind pool, int32_t page, const void *bytes);
     /* Copies a page of a pool to another one, between two steps. A pool without memory has pages of no bytes. */
     void (*page_copy)(im__backend *b, im__pool_kind pool, int32_t from, int32_t to);
+    /* Makes sure that a page which was never in use has its memory, between two steps. NULL: all pages always have. */
+    void (*page_touch)(im__backend *b, im__pool_kind pool, int32_t page);
 };
 
 im_status im__backend_cpu_plan(const im__program *p, const im__backend_options *o, im__memory_plan *plan, im_error *err);

@@ -190,6 +190,30 @@ static void run_step(im_engine *e)
         fail_all(e, &b, status, &error);
 }
 
+/* ---- between requests -------------------------------------------------------------------------------------------------------------- */
+
+enum { PAGES_READY = 2 }; /* for a question and its answer */
+
+static bool somebody_waits(im_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    bool waits = e->queue != NULL || e->closing;
+    pthread_mutex_unlock(&e->lock);
+    return waits;
+}
+
+/* The system gives memory when it is touched, which on a virtual machine may take longer than a step: the pages that the next turn of a conversation will need are touched while
+ * nobody waits. */
+static void make_pages_ready(im_engine *e)
+{
+    if (e->prefix == NULL || e->backend->page_touch == NULL) return;
+    for (int k = 0; k < IM__POOLS; k++)
+        for (int32_t page = 0; page >= 0 && !somebody_waits(e);) {
+            page = im__kv_next_untouched(&e->kv, (im__pool_kind)k, PAGES_READY);
+            if (page >= 0) e->backend->page_touch(e->backend, (im__pool_kind)k, page);
+        }
+}
+
 /* ---- the thread ----------------------------------------------------------------------------------------------------------------------- */
 
 /* Waits for work; false when the engine closes. Waiting requests that are over end, of a closing engine all. */
@@ -233,6 +257,7 @@ void *im__engine_main(void *engine)
         retire_over(e, false);
         open_sequences(e);
         run_step(e);
+        if (e->running == NULL) make_pages_ready(e);
     }
     close_down(e);
     return NULL;

@@ -118,6 +118,24 @@ void im__kv_seq_free(im__kv *kv, im__kv_seq *s)
     *s = (im__kv_seq){0};
 }
 
+/* Pages come into use in rising order. */
+static void touch(im__kv_pool *pool, int32_t page)
+{
+    if ((size_t)page >= pool->touched) pool->touched = (size_t)page + 1;
+}
+
+int32_t im__kv_next_untouched(im__kv *kv, im__pool_kind k, size_t ahead)
+{
+    im__kv_pool *pool = &kv->pool[k];
+    for (size_t i = 1; i <= ahead && i <= pool->free_count; i++) {
+        int32_t page = pool->free[pool->free_count - i];
+        if ((size_t)page < pool->touched) continue;
+        touch(pool, page);
+        return page;
+    }
+    return -1;
+}
+
 /* Entries begin .. end - 1 of a table that have no page get one. */
 static bool fill(im__kv *kv, im__kv_seq *s, im__pool_kind k, size_t begin, size_t end)
 {
@@ -126,6 +144,7 @@ static bool fill(im__kv *kv, im__kv_seq *s, im__pool_kind k, size_t begin, size_
         if (s->table[k][i] >= 0) continue;
         if (pool->free_count == 0) return false;
         s->table[k][i] = pool->free[--pool->free_count];
+        touch(pool, s->table[k][i]);
         im__kv_hold(kv, k, s->table[k][i]);
     }
     return true;

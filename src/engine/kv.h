@@ -17,6 +17,7 @@ typedef struct im__kv_pool {
     int32_t *free; /* stack of free pages */
     size_t free_count, pages;
     uint32_t *holders; /* [pages] sequences that have it in their table */
+    size_t touched;    /* pages below it have been in use, or im__kv_next_untouched has named them */
 } im__kv_pool;
 
 /* Is told that the last sequence has let go of a page; false: the page becomes free. It may free other pages (im__kv_give_back), not reserve any. */
@@ -76,6 +77,9 @@ void im__kv_advance(im__kv *kv, im__kv_seq *s, uint32_t more);
 
 /* First page of the window pool that the row at position `length` sees. */
 size_t im__kv_window_first(const im__kv *kv, uint32_t length);
+
+/* A page that is among the next `ahead` ones to be taken and has never been in use, so that its memory may be there only when it is touched; -1: none. It counts as touched. */
+int32_t im__kv_next_untouched(im__kv *kv, im__pool_kind pool, size_t ahead);
 
 /* For the prefix cache. One holder more or less of a page; a page that nobody holds or keeps any more. */
 void im__kv_hold(im__kv *kv, im__pool_kind pool, int32_t page);

@@ -223,6 +223,32 @@ static void pools_are_as_large_as_needed(void **state)
     check_sizes((im__kv_needs){.context = 4096, .chunk = 64, .sequences = 4, .cache_bytes = 1000}, 256, 16, 0, 0);
 }
 
+/* Whatever was in use before comes again first and needs no touch. */
+static void pages_that_were_never_in_use(void **state)
+{
+    (void)state;
+    static world w;
+    begin(&w, 640, 64, 0);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 0), -1);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 2), 0);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 2), 1);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 2), -1);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_WINDOW, 2), -1); /* there are none */
+    assert_int_equal(im__kv_seq_new(&w.seq[0], &w.kv, NULL), IM_OK);
+    w.open[0] = true;
+    assert_true(im__kv_reserve(&w.kv, &w.seq[0], 3 * IM__PAGE));
+    assert_int_equal(w.seq[0].table[IM__POOL_FULL][2], 2);
+    im__kv_advance(&w.kv, &w.seq[0], 3 * IM__PAGE);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 1), 3);
+    im__kv_seq_free(&w.kv, &w.seq[0]);
+    w.open[0] = false;
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 4), -1);
+    for (int32_t page = 4; page < (int32_t)w.pages[IM__POOL_FULL]; page++)
+        assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 1000), page);
+    assert_int_equal(im__kv_next_untouched(&w.kv, IM__POOL_FULL, 1000), -1);
+    end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,6 +257,7 @@ int main(void)
         cmocka_unit_test(more_than_there_is),
         cmocka_unit_test(memory_may_run_out),
         cmocka_unit_test(pools_are_as_large_as_needed),
+        cmocka_unit_test(pages_that_were_never_in_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

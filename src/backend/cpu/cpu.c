@@ -208,6 +208,12 @@ static void page_copy(im__backend *b, im__pool_kind pool, int32_t from, int32_t 
     if (((const im__cpu *)b)->page_bytes[pool] > 0) page_write(b, pool, to, page_at(b, pool, from));
 }
 
+static void page_touch(im__backend *b, im__pool_kind pool, int32_t page)
+{
+    size_t bytes = ((const im__cpu *)b)->page_bytes[pool];
+    if (bytes > 0) memset(page_at(b, pool, page), 0, bytes);
+}
+
 static im_status open_cpu(im__cpu *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
     IM__TRY(prepare(c, p, o, err));
@@ -234,7 +240,8 @@ im_status im__backend_cpu_open(im__backend **out, const im__program *p, const im
                             .describe = describe,
                             .page_read = page_read,
                             .page_write = page_write,
-                            .page_copy = page_copy};
+                            .page_copy = page_copy,
+                            .page_touch = page_touch};
     im_status status = open_cpu(c, p, o, err);
     c->base.argmax = c->ops.argmax;
     if (status == IM_OK)
