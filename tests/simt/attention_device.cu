@@ -129,10 +129,20 @@ static uint32_t blocks_of(const attention_case *c, uint32_t each, int staged)
                                     each, staged);
 }
 
+static uint32_t each_of(const attention_case *c, int staged)
+{
+    uint32_t rows = 0, most = 0;
+    for (uint32_t s = 0; s < c->sequences; s++) {
+        rows += c->rows[s];
+        if (c->begin[s] + c->rows[s] > most) most = c->begin[s] + c->rows[s];
+    }
+    return im__attention_few_heads(c->heads, c->kv_heads, staged, rows, most, c->window, (uint32_t)device.multiProcessorCount);
+}
+
 static void run_few(loaded *l, int staged, uint32_t every, uint32_t layer, uint32_t each)
 {
     const attention_case *c = l->c;
-    if (each == 0) each = im__attention_few_heads(c->heads, c->kv_heads, staged);
+    if (each == 0) each = each_of(c, staged);
     kernel *k = few_kernel(c->is_f32 ? "float" : staged ? "staged" : "half", each);
     launch(k, blocks_of(c, each, staged), im__attention_few_threads(c->head_dim),
            im__attention_few_shared(c->head_dim, each, staged), bind(l, every, layer));
@@ -163,7 +173,7 @@ static void poison(loaded *l)
 
 static void scratch_for(attention_case *c, int staged)
 {
-    uint32_t rows = 0, most = 0, each = im__attention_few_heads(c->heads, c->kv_heads, staged);
+    uint32_t rows = 0, most = 0, each;
     for (uint32_t s = 0; s < c->sequences; s++) {
         rows += c->rows[s];
         if (c->begin[s] + c->rows[s] > most) most = c->begin[s] + c->rows[s];
@@ -307,9 +317,11 @@ static void time_few(const char *name, uint32_t heads, uint32_t kv_heads, uint32
     float us = time_of([&](uint32_t i) { run_few(&l, 1, 0, i % c.layers, 0); });
     printf("few  %-10s %2u rows depth %6u window %4u: %8.2f us  %5.1f%% of 4.5 TB/s", name, sequences, depth, window, us,
            bytes / us / 4.5e6 * 100);
-    uint32_t each = im__attention_few_heads(heads, kv_heads, 1);
-    if (each > 1 && sequences * kv_heads * depth < 20000)
-        printf("  one head a block: %.2f us", time_of([&](uint32_t i) { run_few(&l, 1, 0, i % c.layers, 1); }));
+    uint32_t chosen = each_of(&c, 1);
+    printf("  (%u heads)", chosen);
+    for (uint32_t each = 1; each <= 4; each++)
+        if (each != chosen && heads / kv_heads % each == 0)
+            printf("  %u: %.2f us", each, time_of([&](uint32_t i) { run_few(&l, 1, 0, i % c.layers, each); }));
     printf("\n");
     unload(&l);
     attention_case_clear(&c);

@@ -50,10 +50,21 @@ static im__cuda_attention bind(attention_case *c, uint32_t every)
     return a;
 }
 
+/* As for a device of so many processors. */
+static uint32_t each_of(const attention_case *c, uint32_t processors, int staged)
+{
+    uint32_t rows = 0, most = 0;
+    for (uint32_t s = 0; s < c->sequences; s++) {
+        rows += c->rows[s];
+        if (c->begin[s] + c->rows[s] > most) most = c->begin[s] + c->rows[s];
+    }
+    return im__attention_few_heads(c->heads, c->kv_heads, staged, rows, most, c->window, processors);
+}
+
 static void run_few(attention_case *c, uint32_t blocks, int staged, uint32_t every)
 {
     const char *how = c->is_f32 ? "float" : staged ? "staged" : "half";
-    uint32_t each = im__attention_few_heads(c->heads, c->kv_heads, staged);
+    uint32_t each = each_of(c, blocks, staged);
     kernel *k = few_kernel(how, each);
     assert_non_null(k);
     im__cuda_attention a = bind(c, every);
@@ -83,7 +94,7 @@ static void check(const attention_case *c, const char *how, uint64_t at)
 /* Room for the scratch of a grid of so many blocks; a quarter of the cases have too little, so that no row is split. */
 static void give_scratch(attention_case *c, uint64_t at, uint32_t blocks, int staged)
 {
-    uint32_t rows = 0, most = 0, each = im__attention_few_heads(c->heads, c->kv_heads, staged);
+    uint32_t rows = 0, most = 0, each = each_of(c, blocks, staged);
     for (uint32_t s = 0; s < c->sequences; s++) {
         rows += c->rows[s];
         if (c->begin[s] + c->rows[s] > most) most = c->begin[s] + c->rows[s];

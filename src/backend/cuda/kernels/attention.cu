@@ -15,6 +15,9 @@
 
 #define PAGE IM__ATTENTION_PAGE
 #define SPAN IM__ATTENTION_SPAN
+#ifndef MERGE_COSTS
+#define MERGE_COSTS 2 /* splitting a row takes as long as so many blocks of keys */
+#endif
 
 /* A thread's part of what has been seen of the keys so far, for G query heads. */
 template <int G> struct state {
@@ -26,14 +29,14 @@ template <int G> struct state {
 struct few {
     uint32_t chunks, threads, pieces, heads_of_row; /* pieces of the heads of a KV head; KV heads times pieces */
     uint32_t sharing, q_stride, head_dim;
-    uint32_t n;                 /* rows to do */
-    const uint32_t *list;       /* which, or all */
-    uint32_t total, share, odd; /* units; of each block of the grid; the first `odd` blocks take one more */
-    bool split;                 /* shares may begin and end inside a row */
-    float *q, *sums, *ml;       /* shared: [G][q_stride]; [chunk][G][64]; [G][2] */
-    uint32_t *word;             /* shared: 16 words */
-    void *keys, *values;        /* shared: a staged page */
-    uint32_t *counter;          /* [row][heads_of_row][spans + 1] */
+    uint32_t n;           /* rows to do */
+    const uint32_t *list; /* which, or all */
+    uint32_t share, odd;  /* units of each block of the grid; the first `odd` blocks take one more */
+    bool split;           /* shares may begin and end inside a row */
+    float *q, *sums, *ml; /* shared: [G][q_stride]; [chunk][G][64]; [G][2] */
+    uint32_t *word;       /* shared: 16 words */
+    void *keys, *values;  /* shared: a staged page */
+    uint32_t *counter;    /* [row][heads_of_row][spans + 1] */
     float *scratch;
     uint32_t raw, span; /* in the scratch: [block of the grid][15] states; [row][heads_of_row][spans] states */
     uint32_t spans, state_floats;
@@ -47,10 +50,7 @@ struct place {
     int32_t page;
 };
 
-static __device__ __forceinline__ uint32_t share_begin(const few &f, uint32_t at)
-{
-    return f.share * at + (at < f.odd ? at : f.odd);
-}
+IM__DEVICE uint32_t share_begin(const few &f, uint32_t at) { return f.share * at + (at < f.odd ? at : f.odd); }
 
 /* Which block of the grid has the unit. */
 static __device__ uint32_t share_of(const few &f, uint32_t unit)
@@ -59,35 +59,9 @@ static __device__ uint32_t share_of(const few &f, uint32_t unit)
     return unit < larger ? unit / (f.share + 1) : f.odd + (unit - larger) / f.share;
 }
 
-static __device__ __forceinline__ uint32_t row_at(const few &f, uint32_t i) { return f.list != 0 ? f.list[i] : i; }
-
-static __device__ uint32_t blocks_of_row(const im__cuda_attention &a, const few &f, uint32_t i)
-{
-    im__seen s = im__row_sees(a, row_at(f, i));
-    return s.last - s.first + 1;
-}
+IM__DEVICE uint32_t row_at(const few &f, uint32_t i) { return f.list != 0 ? f.list[i] : i; }
 
 /* ---- the line of units ---------------------------------------------------------------------------------------------------------------- */
-
-/* The sum over the threads before this one, and over all. */
-static __device__ uint32_t sum_before(uint32_t x, uint32_t *word, uint32_t warps, uint32_t *all)
-{
-    uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, sum = x;
-    for (uint32_t by = 1; by < 32; by *= 2) {
-        uint32_t other = __shfl_up_sync(0xffffffff, sum, by);
-        if (lane >= by) sum += other;
-    }
-    if (lane == 31) word[warp] = sum;
-    __syncthreads();
-    uint32_t before = sum - x, total = 0;
-    for (uint32_t w = 0; w < warps; w++) {
-        if (w < warp) before += word[w];
-        total += word[w];
-    }
-    __syncthreads();
-    *all = total;
-    return before;
-}
 
 static __device__ void enter_row(const im__cuda_attention &a, const few &f, place *p, uint32_t i)
 {
@@ -95,10 +69,10 @@ static __device__ void enter_row(const im__cuda_attention &a, const few &f, plac
     p->sees = im__row_sees(a, row_at(f, i));
 }
 
-static __device__ __forceinline__ void look_up_page(place *p) { p->page = p->sees.table[p->block]; }
+IM__DEVICE void look_up_page(place *p) { p->page = p->sees.table[p->block]; }
 
 /* The next unit; there must be one. */
-static __device__ __forceinline__ void advance(const im__cuda_attention &a, const few &f, place *p)
+IM__DEVICE void advance(const im__cuda_attention &a, const few &f, place *p)
 {
     p->unit++;
     if (p->block++ == p->sees.last) {
@@ -111,33 +85,76 @@ static __device__ __forceinline__ void advance(const im__cuda_attention &a, cons
     look_up_page(p);
 }
 
-/* Counts the units and finds where the share of this block of the grid begins; *end is where it ends. False if it is empty. */
+/* The blocks of row i, 0 beyond the rows. */
+IM__DEVICE uint32_t blocks_of_row(const im__cuda_attention &a, const few &f, uint32_t i)
+{
+    if (i >= f.n) return 0;
+    im__seen s = im__row_sees(a, row_at(f, i));
+    return s.last - s.first + 1;
+}
+
+/* Over the lanes up to this one. */
+IM__DEVICE uint32_t running_sum(uint32_t x)
+{
+    for (uint32_t by = 1; by < 32; by *= 2) {
+        uint32_t other = __shfl_up_sync(0xffffffff, x, by);
+        if (threadIdx.x % 32 >= by) x += other;
+    }
+    return x;
+}
+
+/* Counts the blocks of all rows and the most of one. Each warp does it for itself: what takes longest is waiting for memory and for each other. */
+static __device__ void count_blocks(const im__cuda_attention &a, const few &f, uint32_t *all, uint32_t *most)
+{
+    uint32_t sum = 0, largest = 0;
+    for (uint32_t from = 0; from < f.n; from += 32) {
+        uint32_t blocks = blocks_of_row(a, f, from + threadIdx.x % 32);
+        sum += blocks;
+        largest = blocks > largest ? blocks : largest;
+    }
+    for (int by = 16; by > 0; by /= 2) {
+        sum += __shfl_xor_sync(0xffffffff, sum, by);
+        uint32_t other = __shfl_xor_sync(0xffffffff, largest, by);
+        largest = other > largest ? other : largest;
+    }
+    *all = sum;
+    *most = largest;
+}
+
+/* Finds the row of a unit, and which unit of its row that is. */
+static __device__ uint32_t find_row(const im__cuda_attention &a, const few &f, uint32_t unit, uint32_t *of_row)
+{
+    uint32_t before = 0, from = 0;
+    for (;; from += 32) {
+        uint32_t blocks = blocks_of_row(a, f, from + threadIdx.x % 32), upto = running_sum(blocks);
+        uint32_t here = __ballot_sync(0xffffffff, unit < (before + upto) * f.heads_of_row);
+        if (here != 0) {
+            int lane = __ffs((int)here) - 1;
+            before += __shfl_sync(0xffffffff, upto - blocks, lane);
+            *of_row = unit - before * f.heads_of_row;
+            return from + (uint32_t)lane;
+        }
+        before += __shfl_sync(0xffffffff, upto, 31);
+    }
+}
+
+/* Shares out the units and finds where the share of this block of the grid begins; *end is where it ends. False if it is empty. */
 static __device__ bool find_share(const im__cuda_attention &a, few *f, place *p, uint32_t *end)
 {
-    uint32_t each = (f->n + f->threads - 1) / f->threads, from = each * threadIdx.x, to = from + each < f->n ? from + each : f->n;
-    uint32_t sum = 0, all;
-    for (uint32_t i = from; i < to; i++) sum += blocks_of_row(a, *f, i);
-    uint32_t before = sum_before(sum, f->word, f->chunks, &all);
-    f->total = all * f->heads_of_row;
-    f->share = f->total / gridDim.x;
-    f->odd = f->total % gridDim.x;
-
+    uint32_t all, most, of_row;
+    count_blocks(a, *f, &all, &most);
+    uint32_t total = all * f->heads_of_row, grid = gridDim.x, waves = im__attention_ceil(f->n * f->heads_of_row, grid);
+    f->share = total / grid;
+    f->odd = total % grid;
+    f->split = f->split && most * waves > f->share + MERGE_COSTS;
     uint32_t begin = share_begin(*f, blockIdx.x);
     *end = share_begin(*f, blockIdx.x + 1);
     if (begin == *end) return false;
-    if (begin >= before * f->heads_of_row && begin < (before + sum) * f->heads_of_row) {
-        uint32_t i = from, blocks;
-        for (; begin >= (before + (blocks = blocks_of_row(a, *f, i))) * f->heads_of_row; i++) before += blocks;
-        f->word[0] = i;
-        f->word[1] = before * f->heads_of_row;
-    }
-    __syncthreads();
-    enter_row(a, *f, p, f->word[0]);
-    uint32_t blocks = p->sees.last - p->sees.first + 1, at = begin - f->word[1];
+    enter_row(a, *f, p, find_row(a, *f, begin, &of_row));
+    uint32_t blocks = p->sees.last - p->sees.first + 1;
     p->unit = begin;
-    p->head = at / blocks;
-    p->block = p->sees.first + at % blocks;
-    __syncthreads();
+    p->head = of_row / blocks;
+    p->block = p->sees.first + of_row % blocks;
     return true;
 }
 
@@ -160,49 +177,75 @@ static __device__ bool whole_heads(const im__cuda_attention &a, const few &f, pl
 
 /* ---- one block of keys ------------------------------------------------------------------------------------------------------------------ */
 
-/* Copies a head's keys or values of a page into shared memory, without waiting. */
-template <typename T> static __device__ __forceinline__ void ask_for(const few &f, void *to, const T *from)
+/* Which keys of its block a row sees: lo <= j < hi. */
+struct visible {
+    uint32_t lo, hi;
+};
+
+IM__DEVICE visible visible_of(const place &p)
 {
-    uint32_t bytes = f.head_dim * PAGE * (uint32_t)sizeof(T);
-    for (uint32_t at = threadIdx.x * 16; at < bytes; at += f.threads * 16) im__copy_16((char *)to + at, (const char *)from + at);
+    uint32_t at = p.block * PAGE, page = PAGE;
+    return {p.sees.begin > at ? p.sees.begin - at : 0, p.sees.end - at < page ? p.sees.end - at : page};
+}
+
+/* Copies what is seen of a head's keys (in pieces of 16 bytes) and values of a page into shared memory, without waiting. */
+template <typename T> IM__DEVICE void ask_for_keys(const few &f, const T *from, visible v)
+{
+    constexpr uint32_t piece = 16 / sizeof(T), pieces = PAGE / piece;
+    uint32_t lo = v.lo / piece, hi = (v.hi + piece - 1) / piece;
+    T *to = (T *)f.keys;
+    for (uint32_t at = threadIdx.x; at < f.head_dim * pieces; at += f.threads)
+        if (at % pieces >= lo && at % pieces < hi) im__copy_16(to + at * piece, from + at * piece);
     im__copy_commit();
 }
 
-template <typename T> static __device__ __forceinline__ const T *keys_at(const im__cuda_attention &a, const few &f, const place &p)
+template <typename T> IM__DEVICE void ask_for_values(const few &f, const T *from, visible v)
+{
+    constexpr uint32_t piece = 16 / sizeof(T);
+    T *to = (T *)f.values;
+    for (uint32_t at = v.lo * f.head_dim / piece + threadIdx.x; at * piece < v.hi * f.head_dim; at += f.threads)
+        im__copy_16(to + at * piece, from + at * piece);
+    im__copy_commit();
+}
+
+template <typename T> IM__DEVICE const T *keys_at(const im__cuda_attention &a, const few &f, const place &p)
 {
     uint64_t head = (uint64_t)(p.head / f.pieces) * f.head_dim * PAGE;
     return (const T *)a.kv.pool + (uint64_t)p.page * a.kv.page_stride + a.kv.k_offset + head;
 }
 
-template <typename T>
-static __device__ __forceinline__ const T *values_at(const im__cuda_attention &a, const few &f, const place &p)
+template <typename T> IM__DEVICE const T *values_at(const im__cuda_attention &a, const few &f, const place &p)
 {
     uint64_t head = (uint64_t)(p.head / f.pieces) * f.head_dim * PAGE;
     return (const T *)a.kv.pool + (uint64_t)p.page * a.kv.page_stride + a.kv.v_offset + head;
 }
 
 /* The first query head of a piece. */
-static __device__ __forceinline__ uint32_t first_head(const few &f, uint32_t head, int heads)
+IM__DEVICE uint32_t first_head(const few &f, uint32_t head, int heads)
 {
     return head / f.pieces * f.sharing + head % f.pieces * (uint32_t)heads;
 }
 
-static __device__ __forceinline__ uint32_t heads_here(const few &f, uint32_t head, int heads)
+IM__DEVICE uint32_t heads_here(const few &f, uint32_t head, int heads)
 {
     uint32_t left = f.sharing - head % f.pieces * (uint32_t)heads;
     return left < (uint32_t)heads ? left : (uint32_t)heads;
 }
 
-template <int G> static __device__ void load_q(const im__cuda_attention &a, const few &f, const place &p)
+/* All loads first: stores between them would make each wait for the one before. */
+template <int G> IM__DEVICE void load_q(const im__cuda_attention &a, const few &f, const place &p)
 {
-    uint32_t here = heads_here(f, p.head, G);
-    const float *q = a.q + ((uint64_t)p.sees.r * a.heads + first_head(f, p.head, G)) * f.head_dim;
-    for (uint32_t g = 0; g < (uint32_t)G; g++)
-        for (uint32_t d = threadIdx.x; d < f.head_dim; d += f.threads)
-            f.q[g * f.q_stride + d] = g < here ? q[g * f.head_dim + d] * a.scale : 0.0f;
+    uint32_t here = heads_here(f, p.head, G), d = threadIdx.x * 2;
+    const float *q = a.q + ((uint64_t)p.sees.r * a.heads + first_head(f, p.head, G)) * f.head_dim + d;
+    if (d >= f.head_dim) return;
+    float2 x[G];
+#pragma unroll
+    for (int g = 0; g < G; g++) x[g] = (uint32_t)g < here ? *(const float2 *)(q + g * f.head_dim) : make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int g = 0; g < G; g++) *(float2 *)(f.q + g * f.q_stride + d) = make_float2(x[g].x * a.scale, x[g].y * a.scale);
 }
 
-template <int G, typename T> static __device__ __forceinline__ void scores(const few &f, const T *keys)
+template <int G, typename T> IM__DEVICE void scores(const few &f, const T *keys)
 {
     uint32_t lane = threadIdx.x % 32, chunk = threadIdx.x / 32, n = f.head_dim - chunk * 64 < 64 ? f.head_dim - chunk * 64 : 64;
     const T *k = keys + chunk * 64 * PAGE + lane * 2;
@@ -236,8 +279,8 @@ template <int G, typename T> static __device__ __forceinline__ void scores(const
     for (int g = 0; g < G; g++) *(float2 *)(f.sums + (chunk * G + g) * PAGE + lane * 2) = s[g];
 }
 
-/* From the chunk sums the weights p, in the place of the first chunk's, and m and l. Seen: lo <= j < hi. */
-template <int G> static __device__ __forceinline__ void weights(const im__cuda_attention &a, const few &f, uint32_t lo, uint32_t hi)
+/* From the chunk sums the weights p, in the place of the first chunk's, and m and l. */
+template <int G> IM__DEVICE void weights(const im__cuda_attention &a, const few &f, visible v)
 {
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t g = threadIdx.x / 32; g < (uint32_t)G; g += f.chunks) {
@@ -247,7 +290,7 @@ template <int G> static __device__ __forceinline__ void weights(const im__cuda_a
             s[0] = s[0] + sum[c * G * PAGE];
             s[1] = s[1] + sum[c * G * PAGE + 32];
         }
-        bool seen[2] = {lane >= lo && lane < hi, lane + 32 >= lo && lane + 32 < hi};
+        bool seen[2] = {lane >= v.lo && lane < v.hi, lane + 32 >= v.lo && lane + 32 < v.hi};
         float m = -IM__INFINITY;
         for (int i = 0; i < 2; i++) {
             if (a.softcap != 0) s[i] = im__softcap(s[i], a.softcap);
@@ -269,10 +312,9 @@ template <int G> static __device__ __forceinline__ void weights(const im__cuda_a
     }
 }
 
-template <int G, typename T>
-static __device__ __forceinline__ void values(const few &f, const T *values, uint32_t lo, uint32_t hi, state<G> *block)
+template <int G, typename T> IM__DEVICE void values(const few &f, const T *from, visible seen, state<G> *block)
 {
-    const T *v = values + threadIdx.x * 2;
+    const T *v = from + threadIdx.x * 2;
     const float *p = f.sums;
 #pragma unroll
     for (int g = 0; g < G; g++) {
@@ -281,8 +323,8 @@ static __device__ __forceinline__ void values(const few &f, const T *values, uin
         block->o[g] = make_float2(0.0f, 0.0f);
     }
     if (threadIdx.x * 2 >= f.head_dim) return;
-    uint32_t j = lo;
-    for (; j < hi && j % 4 != 0; j++) {
+    uint32_t j = seen.lo;
+    for (; j < seen.hi && j % 4 != 0; j++) {
         float2 x = im__two(v + j * f.head_dim);
 #pragma unroll
         for (int g = 0; g < G; g++) {
@@ -291,7 +333,7 @@ static __device__ __forceinline__ void values(const few &f, const T *values, uin
         }
     }
 #pragma unroll 4
-    for (; j + 4 <= hi; j += 4) {
+    for (; j + 4 <= seen.hi; j += 4) {
         float2 x[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) x[i] = im__two(v + (j + i) * f.head_dim);
@@ -306,7 +348,7 @@ static __device__ __forceinline__ void values(const few &f, const T *values, uin
             block->o[g] = o;
         }
     }
-    for (; j < hi; j++) {
+    for (; j < seen.hi; j++) {
         float2 x = im__two(v + j * f.head_dim);
 #pragma unroll
         for (int g = 0; g < G; g++) {
@@ -318,7 +360,7 @@ static __device__ __forceinline__ void values(const few &f, const T *values, uin
 
 /* ---- states ----------------------------------------------------------------------------------------------------------------------------- */
 
-template <int G> static __device__ __forceinline__ void nothing_seen(state<G> *s)
+template <int G> IM__DEVICE void nothing_seen(state<G> *s)
 {
 #pragma unroll
     for (int g = 0; g < G; g++) {
@@ -329,7 +371,7 @@ template <int G> static __device__ __forceinline__ void nothing_seen(state<G> *s
 }
 
 /* into = into and then b. */
-template <int G> static __device__ __forceinline__ void merge(state<G> *into, const state<G> &b)
+template <int G> IM__DEVICE void merge(state<G> *into, const state<G> &b)
 {
 #pragma unroll
     for (int g = 0; g < G; g++) {
@@ -367,7 +409,7 @@ template <int G> static __device__ void load_state(const few &f, const float *fr
 }
 
 /* One factor pair of a merge for each lane: lane k merges the state with maximum m_k into what the lanes before it have merged into `start`. */
-static __device__ __forceinline__ void factors(float start, float m, float *largest, float *alpha, float *beta)
+IM__DEVICE void factors(float start, float m, float *largest, float *alpha, float *beta)
 {
     uint32_t lane = threadIdx.x % 32;
     float sofar = m > start ? m : start;
@@ -416,14 +458,11 @@ template <int G> static __device__ void merge_stored(const few &f, state<G> *int
 
 /* ---- pieces that meet ------------------------------------------------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ uint32_t raw_at(const few &f, uint32_t block, uint32_t i)
-{
-    return f.raw + (block * (SPAN - 1) + i) * f.state_floats;
-}
+IM__DEVICE uint32_t raw_at(const few &f, uint32_t block, uint32_t i) { return f.raw + (block * (SPAN - 1) + i) * f.state_floats; }
 
-static __device__ __forceinline__ uint32_t head_at(const few &f, const place &p) { return p.i * f.heads_of_row + p.head; }
+IM__DEVICE uint32_t head_at(const few &f, const place &p) { return p.i * f.heads_of_row + p.head; }
 
-static __device__ __forceinline__ uint32_t span_at(const few &f, const place &p, uint32_t span)
+IM__DEVICE uint32_t span_at(const few &f, const place &p, uint32_t span)
 {
     return f.span + (head_at(f, p) * f.spans + span) * f.state_floats;
 }
@@ -431,9 +470,9 @@ static __device__ __forceinline__ uint32_t span_at(const few &f, const place &p,
 /* Says that this block's states are stored. True in all threads of the block that is the last of `all`; it may read what the others stored. */
 static __device__ bool last_of(const few &f, uint32_t *counter, uint32_t all)
 {
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence();
         bool last = atomicAdd(counter, 1u) == all - 1;
         if (last) *counter = 0;
         f.word[8] = last;
@@ -524,21 +563,28 @@ template <int G> static __device__ void set_up(const im__cuda_attention &a, few 
                f->span + rows_heads * f->spans * f->state_floats <= a.partial_floats;
 }
 
-template <int G, typename T, bool STAGED> static __device__ __forceinline__ void attend(const im__cuda_attention &a)
+template <int G, typename T, bool STAGED> IM__DEVICE void attend(const im__cuda_attention &a)
 {
     IM__DYNAMIC(uint8_t, shared);
     few f;
     place now, next;
     uint32_t end;
+    im__next_kernel_start();
     set_up<G>(a, &f, shared, STAGED ? sizeof(T) : 0);
-    if (f.n == 0 || !find_share(a, &f, &now, &end)) return;
-    if (!f.split && !whole_heads(a, f, &now, &end)) return;
+    if (f.n == 0 || !find_share(a, &f, &now, &end) || (!f.split && !whole_heads(a, f, &now, &end))) {
+        im__earlier_kernels_wait();
+        return;
+    }
     look_up_page(&now);
 
+    /* What earlier steps have stored need not wait for the kernel that stores this step's keys. */
+    bool old = !a.every && !a.selected && (now.block + 1) * PAGE + IM__ATTENTION_TILE_PAYS <= now.sees.end;
+    if (!old) im__earlier_kernels_wait();
     if (STAGED) {
-        ask_for(f, f.keys, keys_at<T>(a, f, now));
-        ask_for(f, f.values, values_at<T>(a, f, now));
+        ask_for_keys(f, keys_at<T>(a, f, now), visible_of(now));
+        ask_for_values(f, values_at<T>(a, f, now), visible_of(now));
     }
+    if (old) im__earlier_kernels_wait();
     load_q<G>(a, f, now);
     uint32_t begin = now.unit;
     bool first_of_row = now.block == now.sees.first,
@@ -552,20 +598,19 @@ template <int G, typename T, bool STAGED> static __device__ __forceinline__ void
         next = now;
         if (more) advance(a, f, &next);
 
-        uint32_t at = now.block * PAGE, lo = now.sees.begin > at ? now.sees.begin - at : 0,
-                 hi = now.sees.end - at < PAGE ? now.sees.end - at : PAGE;
+        visible v = visible_of(now);
         if (STAGED) im__copy_wait<1>();
         __syncthreads();
         scores<G>(f, STAGED ? (const T *)f.keys : keys_at<T>(a, f, now));
         __syncthreads();
-        if (STAGED && more) ask_for(f, f.keys, keys_at<T>(a, f, next));
-        weights<G>(a, f, lo, hi);
+        if (STAGED && more) ask_for_keys(f, keys_at<T>(a, f, next), visible_of(next));
+        weights<G>(a, f, v);
         if (STAGED && more) im__copy_wait<1>();
         if (STAGED && !more) im__copy_wait<0>();
         __syncthreads();
-        values<G>(f, STAGED ? (const T *)f.values : values_at<T>(a, f, now), lo, hi, &block);
+        values<G>(f, STAGED ? (const T *)f.values : values_at<T>(a, f, now), v, &block);
         __syncthreads();
-        if (STAGED && more) ask_for(f, f.values, values_at<T>(a, f, next));
+        if (STAGED && more) ask_for_values(f, values_at<T>(a, f, next), visible_of(next));
         if (next.head != now.head || next.i != now.i) load_q<G>(a, f, next);
 
         bool here = first_of_row && (!f.split || now.unit + (now.sees.last - now.block) < end); /* the whole row */

@@ -41,12 +41,19 @@ IM__SHAPE uint32_t im__attention_ceil(uint32_t n, uint32_t by) { return (n + by 
  * Kernels im_attention_few_<how>_<heads>: `staged` 1 2 3 4 copies pages of a binary16 cache into shared memory, `half` 1 4 and `float` 1 4 read the cache where it
  * is. The grid does not depend on the step: the kernel spreads what there is to do over the blocks that it has. */
 
-/* How many query heads a block takes: they share the reading of keys and values. */
-IM__SHAPE uint32_t im__attention_few_heads(uint32_t heads, uint32_t kv_heads, int staged)
+/* How many query heads a block takes: they share the reading of keys and values. All that share a KV head, four at most, where there is work for all processors;
+ * else fewer, so that it is done sooner. rows, most_keys: of the step, or the most that a graph of launches is for. */
+IM__SHAPE uint32_t im__attention_few_heads(uint32_t heads, uint32_t kv_heads, int staged, uint32_t rows, uint32_t most_keys,
+                                           uint32_t window, uint32_t processors)
 {
-    uint32_t sharing = heads / kv_heads, pieces = im__attention_ceil(sharing, IM__ATTENTION_FEW_HEADS);
-    uint32_t each = im__attention_ceil(sharing, pieces);
-    return staged || each == 1 ? each : IM__ATTENTION_FEW_HEADS;
+    uint32_t sharing = heads / kv_heads, pieces = im__attention_ceil(sharing, IM__ATTENTION_FEW_HEADS),
+             each = im__attention_ceil(sharing, pieces);
+    uint64_t blocks =
+        (uint64_t)rows * kv_heads * im__attention_ceil(window != 0 && window < most_keys ? window : most_keys, IM__ATTENTION_PAGE);
+    uint32_t fewer = 1;
+    while (fewer < each && blocks * im__attention_ceil(sharing, fewer) > 2 * (uint64_t)processors) fewer *= 2;
+    if (fewer > each) fewer = each;
+    return staged || fewer == 1 ? fewer : (uint32_t)IM__ATTENTION_FEW_HEADS;
 }
 
 /* A warp for 64 elements of the head. */
@@ -102,7 +109,7 @@ IM__SHAPE uint64_t im__attention_partial_floats(uint32_t rows, uint32_t most_key
 
 IM__SHAPE uint32_t im__attention_many_queries(uint32_t head_dim)
 {
-    return head_dim == 256 ? 64 : head_dim == 64 || head_dim == 80 || head_dim == 96 || head_dim == 128 ? 128 : 0;
+    return head_dim == 256 ? 64 : head_dim == 64 ? 256 : head_dim == 80 || head_dim == 96 || head_dim == 128 ? 128 : 0;
 }
 
 /* Whether there is a kernel for the shape: otherwise im_attention_few does all rows. */
@@ -115,8 +122,9 @@ IM__SHAPE int im__attention_many_fits(uint32_t heads, uint32_t kv_heads, uint32_
 IM__SHAPE uint32_t im__attention_many_shared(uint32_t head_dim, uint32_t queries)
 {
     uint32_t each = IM__ATTENTION_MANY_THREADS / queries, split = head_dim % 64 == 0 ? head_dim / 64 : 1;
-    uint32_t sums = 64 + (each > 4 ? each : 4), weights = queries + (32 / each > 4 ? 32 / each : 4);
-    return 4 * (head_dim * queries + head_dim * 64 + split * queries * sums + 64 * weights + 10 * queries + 4);
+    uint32_t sums = split * queries * (64 + (each > 4 ? each : 4)), weights = queries + (each == 1 ? 0 : each <= 8 ? 32 / each : 4);
+    if (head_dim % 64 == 0 && head_dim * queries == 16384 && sums < head_dim * 64) sums = head_dim * 64;
+    return 4 * (head_dim * queries + head_dim * 64 + sums + 64 * weights + 10 * queries + 4);
 }
 
 /* Rows of a tile of the host, for layers of this shape; the tiles of a step have the least of its layers. */

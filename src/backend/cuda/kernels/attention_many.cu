@@ -16,7 +16,7 @@
 #define SPAN IM__ATTENTION_SPAN
 #define THREADS IM__ATTENTION_MANY_THREADS
 
-/* How many rows of the scores go to a thread and how; HEAD and QUERIES decide the rest. */
+/* How the work of a block of keys is spread over the threads; HEAD and QUERIES decide it. */
 template <int HEAD, int QUERIES> struct shape {
     static constexpr int chunks = (HEAD + 63) / 64;
     static constexpr int split = HEAD % 64 == 0 ? chunks : 1; /* groups of threads that have a chunk each, or one that has all */
@@ -25,7 +25,16 @@ template <int HEAD, int QUERIES> struct shape {
     static constexpr int td = HEAD == 96 ? 6 : HEAD == 80 ? 10 : 8; /* elements of a thread in values */
     static constexpr int tq = QUERIES * HEAD / (THREADS * td);
     static constexpr int each = THREADS / QUERIES; /* threads of a query in weights */
-    static constexpr int sums_stride = PAGE + (each > 4 ? each : 4), weights_stride = QUERIES + (32 / each > 4 ? 32 / each : 4);
+    static constexpr int sums_stride = PAGE + (each > 4 ? each : 4);
+    static constexpr int weights_stride = QUERIES + (each == 1 ? 0 : each <= 8 ? 32 / each : 4);
+    /* Tiles of 8 by 8: keys and values are widened once, in shared memory, so that a step is 64 fma and four loads; smaller tiles would wait for the loads. A
+     * thread's eight keys or elements are then two fours 32 apart, so that eight threads read 128 bytes in one go. */
+    static constexpr bool wide = HEAD % 64 == 0 && tq == 8;
+    static constexpr int floats = split * QUERIES * sums_stride > HEAD *PAGE || !wide ? split * QUERIES * sums_stride : HEAD * PAGE;
+    static __device__ constexpr int at(int c)
+    {
+        return wide ? c % 4 + c / 4 * 32 : c;
+    } /* a thread's c-th key or element behind its first */
 };
 
 /* What a query sees, and how far it is. */
@@ -39,7 +48,7 @@ template <int HEAD, int QUERIES> struct memory {
     typedef shape<HEAD, QUERIES> S;
     float q[HEAD * QUERIES];
     im__half_bits keys[HEAD * PAGE], values[PAGE * HEAD];
-    float sums[S::split * QUERIES * S::sums_stride];
+    float sums[S::floats]; /* wide: the keys and then the values too */
     float weights[PAGE * S::weights_stride];
     float4 block[QUERIES]; /* merging a block into the span: alpha, beta, whether */
     float4 span[QUERIES];  /* merging the span into all: alpha, beta, SEEN | EARLIER | FINAL, l */
@@ -56,7 +65,7 @@ struct tile {
     const int32_t *table;
 };
 
-template <int N> static __device__ __forceinline__ void load_floats(float *to, const float *from)
+template <int N> IM__DEVICE void load_floats(float *to, const float *from)
 {
     if constexpr (N % 4 == 0) {
 #pragma unroll
@@ -73,7 +82,7 @@ template <int N> static __device__ __forceinline__ void load_floats(float *to, c
     }
 }
 
-template <int N> static __device__ __forceinline__ void load_halves(float *to, const im__half_bits *from)
+template <int N> IM__DEVICE void load_halves(float *to, const im__half_bits *from)
 {
     uint32_t word[N / 2];
     if constexpr (N % 8 == 0) {
@@ -99,10 +108,33 @@ template <int N> static __device__ __forceinline__ void load_halves(float *to, c
     }
 }
 
+/* The widened page. */
+template <int HEAD, int QUERIES> IM__DEVICE void widen(memory<HEAD, QUERIES> *s, const im__half_bits *from)
+{
+#pragma unroll 4
+    for (uint32_t at = threadIdx.x * 8; at < HEAD * PAGE; at += THREADS * 8) {
+        float x[8];
+        load_halves<8>(x, from + at);
+        *(float4 *)(s->sums + at) = make_float4(x[0], x[1], x[2], x[3]);
+        *(float4 *)(s->sums + at + 4) = make_float4(x[4], x[5], x[6], x[7]);
+    }
+}
+
+/* A thread's N keys or elements: of the widened page, or as stored. */
+template <class S, int N> IM__DEVICE void load_part(float *to, const float *wide, const im__half_bits *stored)
+{
+    if constexpr (S::wide) {
+        load_floats<4>(to, wide);
+        load_floats<4>(to + 4, wide + 32);
+    } else {
+        load_halves<N>(to, stored);
+    }
+}
+
 /* ---- set up ------------------------------------------------------------------------------------------------------------------------------- */
 
-static __device__ __forceinline__ uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static __device__ __forceinline__ uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
+IM__DEVICE uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+IM__DEVICE uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
 /* Tiles of the host are cut into parts of as many rows as the kernel has queries for. Late ones first: they see most keys. */
 template <int QUERIES> static __device__ bool find_tile(const im__cuda_attention &a, tile *t)
@@ -123,6 +155,26 @@ template <int QUERIES> static __device__ bool find_tile(const im__cuda_attention
     return true;
 }
 
+/* Turned, so that a thread's queries are neighbours. All loads first: stores between them would make each wait for the one before. */
+template <int HEAD, int QUERIES> static __device__ void load_q(const im__cuda_attention &a, memory<HEAD, QUERIES> *s, const tile &t)
+{
+    constexpr int step = THREADS / QUERIES * 4, n = (HEAD + step - 1) / step;
+    uint32_t q = threadIdx.x % QUERIES, first = threadIdx.x / QUERIES * 4;
+    const float *from = a.q + ((uint64_t)(t.begin + q / t.sharing) * a.heads + t.kv_head * t.sharing + q % t.sharing) * HEAD;
+    float x[n][4];
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        uint32_t d = first + i * step;
+        x[i][0] = x[i][1] = x[i][2] = x[i][3] = 0.0f;
+        if (q < t.queries && d < (uint32_t)HEAD) load_floats<4>(x[i], from + d);
+    }
+#pragma unroll
+    for (int i = 0; i < n; i++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            if (first + i * step < (uint32_t)HEAD) s->q[(first + i * step + c) * QUERIES + q] = x[i][c] * a.scale;
+}
+
 template <int HEAD, int QUERIES> static __device__ void set_up(const im__cuda_attention &a, memory<HEAD, QUERIES> *s, tile *t)
 {
     for (uint32_t i = threadIdx.x; i < (uint32_t)QUERIES; i += THREADS) {
@@ -134,13 +186,7 @@ template <int HEAD, int QUERIES> static __device__ void set_up(const im__cuda_at
         }
         s->sees[i] = sees;
     }
-    uint32_t q = threadIdx.x % QUERIES;
-    const float *from = a.q + ((uint64_t)(t->begin + q / t->sharing) * a.heads + t->kv_head * t->sharing + q % t->sharing) * HEAD;
-    for (uint32_t d = threadIdx.x / QUERIES * 4; d < (uint32_t)HEAD; d += THREADS / QUERIES * 4) {
-        float x[4] = {0, 0, 0, 0};
-        if (q < t->queries) load_floats<4>(x, from + d);
-        for (int i = 0; i < 4; i++) s->q[(d + i) * QUERIES + q] = x[i] * a.scale;
-    }
+    load_q(a, s, *t);
     t->table = im__row_sees(a, t->begin).table;
     __syncthreads();
     t->first_key = t->least_end = 0xffffffff;
@@ -185,11 +231,12 @@ static __device__ void ask_for_values(const im__cuda_attention &a, const tile &t
 
 /* ---- one block of keys ------------------------------------------------------------------------------------------------------------------ */
 
-template <int HEAD, int QUERIES> static __device__ __forceinline__ void scores(memory<HEAD, QUERIES> *s)
+template <int HEAD, int QUERIES> IM__DEVICE void scores(memory<HEAD, QUERIES> *s)
 {
     typedef shape<HEAD, QUERIES> S;
     constexpr int tq = S::tqs, tk = S::tk, group = THREADS / S::split, key_groups = PAGE / tk;
-    uint32_t part = threadIdx.x / group, i = threadIdx.x % group, key = i % key_groups * tk, q = i / key_groups * tq;
+    uint32_t part = threadIdx.x / group, i = threadIdx.x % group, key = i % key_groups * (S::wide ? 4 : tk),
+             q = i / key_groups * tq;
     float y[tq][tk];
 #pragma unroll
     for (int chunk = 0; chunk < S::chunks / S::split; chunk++) {
@@ -201,12 +248,12 @@ template <int HEAD, int QUERIES> static __device__ __forceinline__ void scores(m
         constexpr int last = HEAD - (S::chunks - 1) * 64;
         int begin = (S::split == 1 ? chunk : (int)part) * 64, n = chunk == S::chunks - 1 ? last : 64;
         const float *from_q = s->q + begin * QUERIES + q;
-        const im__half_bits *from_k = s->keys + begin * PAGE + key;
+        uint32_t from_k = begin * PAGE + key;
 #pragma unroll 4
         for (int d = 0; d < n; d++) {
             float x[tq], k[tk];
             load_floats<tq>(x, from_q + d * QUERIES);
-            load_halves<tk>(k, from_k + d * PAGE);
+            load_part<S, tk>(k, s->sums + from_k + d * PAGE, s->keys + from_k + d * PAGE);
 #pragma unroll
             for (int b = 0; b < tq; b++)
 #pragma unroll
@@ -217,11 +264,12 @@ template <int HEAD, int QUERIES> static __device__ __forceinline__ void scores(m
 #pragma unroll
             for (int c = 0; c < tk; c++) y[b][c] = chunk == 0 ? p[b][c] : y[b][c] + p[b][c];
     }
+    if (S::wide) __syncthreads(); /* the sums take the place of the keys */
 #pragma unroll
     for (int b = 0; b < tq; b++)
 #pragma unroll
         for (int c = 0; c < tk; c += 4)
-            *(float4 *)(s->sums + (part * QUERIES + q + b) * S::sums_stride + key + c) =
+            *(float4 *)(s->sums + (part * QUERIES + q + b) * S::sums_stride + key + S::at(c)) =
                 make_float4(y[b][c], y[b][c + 1], y[b][c + 2], y[b][c + 3]);
 }
 
@@ -231,23 +279,36 @@ struct so_far {
     float all_m, all_l; /* of the spans before */
 };
 
+/* The lane rule over x[0 .. N), a power of two. */
+template <int N> IM__DEVICE float folded(float *x)
+{
+    if constexpr (N > 1) {
+#pragma unroll
+        for (int i = 0; i < N / 2; i++) x[i] = x[i] + x[i + N / 2];
+        return folded<N / 2>(x);
+    }
+    return x[0];
+}
+
 /* Thread i of a query's `each` has keys i, i + each, i + 2 each ... */
 template <int HEAD, int QUERIES>
-static __device__ __forceinline__ void weights(const im__cuda_attention &a, memory<HEAD, QUERIES> *s, uint32_t block,
-                                               bool end_of_span, so_far *f)
+IM__DEVICE void weights(const im__cuda_attention &a, memory<HEAD, QUERIES> *s, uint32_t block, bool end_of_span, so_far *f)
 {
     typedef shape<HEAD, QUERIES> S;
     constexpr int each = S::each, n = PAGE / each;
     uint32_t q = threadIdx.x / each, i = threadIdx.x % each, base = block * PAGE;
     query sees = s->sees[q];
     float x[n], m = -IM__INFINITY;
+    if constexpr (each == 1 && S::split == 1)
+        load_floats<n>(x, s->sums + q * S::sums_stride);
+    else
 #pragma unroll
-    for (int k = 0; k < n; k++) {
-        const float *sum = s->sums + q * S::sums_stride + i + k * each;
-        x[k] = sum[0];
+        for (int k = 0; k < n; k++) {
+            const float *sum = s->sums + q * S::sums_stride + i + k * each;
+            x[k] = sum[0];
 #pragma unroll
-        for (int c = 1; c < S::split; c++) x[k] = x[k] + sum[c * QUERIES * S::sums_stride];
-    }
+            for (int c = 1; c < S::split; c++) x[k] = x[k] + sum[c * QUERIES * S::sums_stride];
+        }
     if (a.softcap != 0)
 #pragma unroll
         for (int k = 0; k < n; k++) x[k] = im__softcap(x[k], a.softcap);
@@ -267,11 +328,7 @@ static __device__ __forceinline__ void weights(const im__cuda_attention &a, memo
         x[k] = seen ? im__exp(x[k] - m) : 0.0f;
         s->weights[(i + k * each) * S::weights_stride + q] = seen ? x[k] : -0.0f;
     }
-#pragma unroll
-    for (int level = 1; level <= 6; level++) /* the lane rule over 64: the upper 64 lanes hold +0 */
-#pragma unroll
-        for (int k = 0; k < n >> level; k++) x[k] = x[k] + x[k + (n >> level)];
-    float l = x[0];
+    float l = folded<n>(x);
     for (int by = each / 2; by > 0; by /= 2) l = l + __shfl_xor_sync(0xffffffff, l, by);
 
     bool some = sees.begin < base + PAGE && sees.end > base;
@@ -308,8 +365,8 @@ template <int HEAD> static __device__ bool look_through(const im__half_bits *val
 }
 
 template <int HEAD, int QUERIES, bool LEAVE_OUT>
-static __device__ __forceinline__ void values(const memory<HEAD, QUERIES> *s, uint32_t q, uint32_t d,
-                                              float (&o)[shape<HEAD, QUERIES>::tq][shape<HEAD, QUERIES>::td])
+IM__DEVICE void values(const memory<HEAD, QUERIES> *s, uint32_t q, uint32_t d,
+                       float (&o)[shape<HEAD, QUERIES>::tq][shape<HEAD, QUERIES>::td])
 {
     typedef shape<HEAD, QUERIES> S;
 #pragma unroll
@@ -320,7 +377,7 @@ static __device__ __forceinline__ void values(const memory<HEAD, QUERIES> *s, ui
     for (int j = 0; j < PAGE; j++) {
         float w[S::tq], v[S::td];
         load_floats<S::tq>(w, s->weights + j * S::weights_stride + q);
-        load_halves<S::td>(v, s->values + j * HEAD + d);
+        load_part<S, S::td>(v, s->sums + j * HEAD + d, s->values + j * HEAD + d);
 #pragma unroll
         for (int b = 0; b < S::tq; b++) {
             if (LEAVE_OUT && im__bits(w[b]) == 0x80000000) continue;
@@ -333,38 +390,40 @@ static __device__ __forceinline__ void values(const memory<HEAD, QUERIES> *s, ui
 /* ---- the kernel --------------------------------------------------------------------------------------------------------------------------- */
 
 /* The span's values of this thread's tile into those of the spans before, which wait in `out`. */
-template <int TQ, int TD>
-static __device__ __forceinline__ void merge_span(const im__cuda_attention &a, const tile &t, const float4 *factors, uint32_t q,
-                                                  uint32_t d, float (&span)[TQ][TD])
+template <class S>
+IM__DEVICE void merge_span(const im__cuda_attention &a, const tile &t, const float4 *factors, uint32_t q, uint32_t d,
+                           float (&span)[S::tq][S::td])
 {
 #pragma unroll
-    for (int b = 0; b < TQ; b++) {
+    for (int b = 0; b < S::tq; b++) {
         float4 x = factors[q + b];
         int how = (int)x.z;
         uint32_t row = t.begin + (q + b) / t.sharing, head = t.kv_head * t.sharing + (q + b) % t.sharing;
         if (how & SEEN) {
             float *out = a.out + ((uint64_t)row * a.heads + head) * a.kv.head_dim + d;
 #pragma unroll
-            for (int c = 0; c < TD; c += 2) {
-                float2 o = how & EARLIER ? *(const float2 *)(out + c) : make_float2(0.0f, 0.0f);
+            for (int c = 0; c < S::td; c += 2) {
+                float2 o = how & EARLIER ? *(const float2 *)(out + S::at(c)) : make_float2(0.0f, 0.0f);
                 o.x = im__fma(o.x, x.x, span[b][c] * x.y);
                 o.y = im__fma(o.y, x.x, span[b][c + 1] * x.y);
                 if (how & FINAL) o = make_float2(o.x / x.w, o.y / x.w);
-                *(float2 *)(out + c) = o;
+                *(float2 *)(out + S::at(c)) = o;
             }
         }
 #pragma unroll
-        for (int c = 0; c < TD; c++) span[b][c] = 0.0f;
+        for (int c = 0; c < S::td; c++) span[b][c] = 0.0f;
     }
 }
 
-template <int HEAD, int QUERIES> static __device__ __forceinline__ void attend(const im__cuda_attention &a)
+template <int HEAD, int QUERIES> IM__DEVICE void attend(const im__cuda_attention &a)
 {
     typedef shape<HEAD, QUERIES> S;
     static_assert(sizeof(memory<HEAD, QUERIES>) == im__attention_many_shared(HEAD, QUERIES), "what the host asks for");
     IM__DYNAMIC(uint8_t, shared);
     memory<HEAD, QUERIES> *s = (memory<HEAD, QUERIES> *)shared;
     tile t;
+    im__next_kernel_start();
+    im__earlier_kernels_wait();
     if (!find_tile<QUERIES>(a, &t)) return;
     set_up(a, s, &t);
     uint32_t first = t.first_key / PAGE, last = (t.end_key - 1) / PAGE;
@@ -374,7 +433,7 @@ template <int HEAD, int QUERIES> static __device__ __forceinline__ void attend(c
     /* Eight threads side by side have neighbouring elements, the four eights of a warp neighbouring queries. */
     constexpr int warps_along = HEAD / S::td / 8;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t d = (warp % warps_along * 8 + lane % 8) * S::td, q = (warp / warps_along * 4 + lane / 8) * S::tq;
+    uint32_t d = warp % warps_along * 8 * S::td + lane % 8 * (S::wide ? 4 : S::td), q = (warp / warps_along * 4 + lane / 8) * S::tq;
     float span[S::tq][S::td];
 #pragma unroll
     for (int b = 0; b < S::tq; b++)
@@ -386,10 +445,15 @@ template <int HEAD, int QUERIES> static __device__ __forceinline__ void attend(c
         bool more = block < last, end_of_span = !more || block % SPAN == SPAN - 1;
         im__copy_wait<1>();
         __syncthreads();
-        scores(s);
         if (threadIdx.x == 0) s->bad = 0;
+        if (S::wide) {
+            widen(s, s->keys);
+            __syncthreads();
+            if (more) ask_for_keys<HEAD>(a, t, s->keys, block + 1);
+        }
+        scores(s);
         __syncthreads();
-        if (more) ask_for_keys<HEAD>(a, t, s->keys, block + 1);
+        if (!S::wide && more) ask_for_keys<HEAD>(a, t, s->keys, block + 1);
         weights(a, s, block, end_of_span, &f);
         if (more)
             im__copy_wait<1>();
@@ -399,10 +463,10 @@ template <int HEAD, int QUERIES> static __device__ __forceinline__ void attend(c
 
         uint32_t base = block * PAGE;
         bool same = t.most_begin <= most(base, t.first_key) && t.least_end >= least(base + PAGE, t.end_key); /* all see the same */
-        if (!same) {
-            if (look_through<HEAD>(s->values)) s->bad = 1;
-            __syncthreads();
-        }
+        if (!same && look_through<HEAD>(s->values)) s->bad = 1;
+        if (S::wide) widen(s, s->values);
+        if (S::wide || !same) __syncthreads();
+        if (S::wide && more) ask_for_values<HEAD>(a, t, s->values, block + 1);
         float o[S::tq][S::td];
         if (same || s->bad == 0)
             values<HEAD, QUERIES, false>(s, q, d, o);
@@ -414,7 +478,8 @@ template <int HEAD, int QUERIES> static __device__ __forceinline__ void attend(c
 #pragma unroll
             for (int c = 0; c < S::td; c++) span[b][c] = x.z != 0 ? im__fma(span[b][c], x.x, o[b][c] * x.y) : span[b][c];
         }
-        if (end_of_span) merge_span(a, t, s->span, q, d, span);
+        if (end_of_span) merge_span<S>(a, t, s->span, q, d, span);
+        if (S::wide) continue;
         __syncthreads();
         if (more) ask_for_values<HEAD>(a, t, s->values, block + 1);
     }
