@@ -12,9 +12,10 @@
 #include "../abi.h"
 
 enum {
-    IM__DECODE_WORKERS = 512,  /* threads that compute */
-    IM__DECODE_THREADS = 640,  /* and a warp that fetches weights, in a warp group of its own */
-    IM__DECODE_HEAD_DIM = 256, /* the only one there is */
+    IM__DECODE_WORKERS = 512,   /* threads that compute */
+    IM__DECODE_THREADS = 640,   /* and a warp group that fetches weights */
+    IM__DECODE_SHARED = 232448, /* bytes of shared memory that a block asks for: all that there is */
+    IM__DECODE_HEAD_DIM = 256,  /* the only one there is */
     IM__DECODE_HEAD_WARPS = 16,
     IM__DECODE_TAGS = 128,          /* tags a token: more than layers + 2 */
     IM__DECODE_PART_PACKETS = 258,  /* of one head and block of keys: 256 values, maximum, sum */

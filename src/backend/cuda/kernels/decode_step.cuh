@@ -244,7 +244,7 @@ template <class S> INLINE void decode(const im__decode_args &a)
     block_begin(b);
     if (b.me >= WORKERS) {
         fewer_registers();
-        if (b.me < WORKERS + 32) ring_fetch(b);
+        ring_fetch(b);
     } else {
         more_registers();
         work(b);
