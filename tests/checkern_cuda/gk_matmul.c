@@ -99,33 +99,34 @@ static im__cuda_product product_new(gk_test *t, ck_flavour f, uint32_t dtype, co
     return p;
 }
 
-static void launch_few(gk_test *t, im__cuda_products *all, size_t rows, uint32_t split)
+/* How much memory a multiprocessor has decides how many blocks there are, and so how many tiles a block takes. */
+static im__few_device device_of(const gk_machine *m, uint32_t shared)
 {
-    uint32_t most = 0, blocks = 0;
-    for (uint32_t i = 0; i < all->count; i++) {
-        all->first_block[i] = blocks;
-        blocks += (all->product[i].w.n_out + 31) / 32 * split;
-        if (all->product[i].w.n_in > most) most = all->product[i].w.n_in;
-    }
-    for (uint32_t i = all->count; i <= IM__CUDA_MOST_PRODUCTS; i++) all->first_block[i] = blocks;
+    return (im__few_device){m->emulated ? 2 : m->processors, shared, m->emulated ? shared / 2 : 227 << 10};
+}
+
+static void launch_few(gk_test *t, im__cuda_products *all, size_t rows, uint32_t shared)
+{
+    im__few_device d = device_of(t->machine, shared);
+    im__few_launch l = im__matmul_few_plan(all, (uint32_t)rows, &d);
     all->step = gk_step_in(t, &(gk_step){.rows = (uint32_t)rows});
     char name[64];
     snprintf(name, sizeof name, "im_matmul_few_%s", im__cuda_form_name((im__cuda_form)all->product[0].w.form));
     void *params[] = {all};
-    gk_run(t, name, &(gk_launch){{blocks, 1}, im__matmul_few_threads(most, split), im__matmul_few_shared(most, split), params});
+    gk_run(t, name, &(gk_launch){{all->first_block[all->count], 1}, l.threads, l.shared, params});
 }
 
-static void one_product(gk_test *t, uint32_t dtype, size_t n_in, size_t n_out, size_t rows, bool wide, uint32_t split, ck_flavour x,
-                        ck_flavour f)
+static void one_product(gk_test *t, uint32_t dtype, size_t n_in, size_t n_out, size_t rows, bool wide, uint32_t shared,
+                        ck_flavour x, ck_flavour f)
 {
     bool quantised = !im__dtype_is_float(dtype), bias = (n_out + rows) % 2 == 0;
-    if (!gk_case(t, "few %s %zux%zu rows=%zu wide=%d split=%u bias=%d x=%s w=%s", im__dtype_get(dtype)->name, n_out, n_in, rows,
-                 wide, split, bias, ck_flavour_name(x), ck_flavour_name(f)))
+    if (!gk_case(t, "few %s %zux%zu rows=%zu wide=%d shared=%u bias=%d x=%s w=%s", im__dtype_get(dtype)->name, n_out, n_in, rows,
+                 wide, shared, bias, ck_flavour_name(x), ck_flavour_name(f)))
         return;
     rows_in in = rows_new(t, x, rows, n_in, quantised);
     im__cuda_products all = {.count = 1};
     all.product[0] = product_new(t, f, dtype, &in, n_out, wide, bias);
-    launch_few(t, &all, rows, split);
+    launch_few(t, &all, rows, shared);
 }
 
 static void several(gk_test *t, uint32_t dtype)
@@ -136,18 +137,19 @@ static void several(gk_test *t, uint32_t dtype)
     all.product[0] = product_new(t, CK_PLAIN, dtype, &in, 100, false, false);
     all.product[1] = product_new(t, CK_PLAIN, dtype, &in, 32, true, true);
     all.product[2] = product_new(t, CK_PLAIN, dtype, &in, 40, true, false);
-    launch_few(t, &all, 2, 2);
+    launch_few(t, &all, 2, 100 << 10);
 }
 
 void gk_matmul_few(gk_test *t)
 {
     static const struct {
         size_t n_in, n_out, rows;
-        uint32_t split;
+        uint32_t shared; /* KiB of a multiprocessor */
         bool wide;
-    } shape[] = {{32, 1, 1, 1, false},    {256, 33, 1, 4, false},   {288, 31, 2, 2, true},  {512, 64, 3, 1, false},
-                 {1152, 40, 1, 4, true},  {1152, 100, 8, 2, false}, {768, 24, 5, 1, true},  {2560, 33, 1, 4, false},
-                 {4864, 16, 4, 1, false}, {1280, 65, 1, 1, true},   {1536, 72, 7, 4, true}, {6912, 32, 2, 2, false}};
+    } shape[] = {{32, 1, 1, 228, false},    {256, 33, 1, 100, false},   {288, 31, 2, 64, true},    {512, 200, 3, 64, false},
+                 {1152, 40, 1, 228, true},  {1152, 300, 8, 128, false}, {768, 24, 5, 228, true},   {2560, 33, 1, 100, false},
+                 {4864, 16, 4, 228, false}, {1280, 165, 1, 160, true},  {1536, 272, 7, 100, true}, {6912, 32, 2, 228, false},
+                 {1152, 290, 1, 64, false}, {512, 700, 2, 200, false}};
     for (size_t d = 0; d < DTYPES; d++) {
         uint32_t dtype = dtypes[d], block = im__dtype_get(dtype)->block_len;
         bool floats = im__dtype_is_float(dtype);
@@ -157,7 +159,7 @@ void gk_matmul_few(gk_test *t)
             ck_flavour x = i % 4 == 0 ? CK_PLAIN : (ck_flavour)((i + d) % (CK_NONFINITE + 1)),
                        f = i % 3 == 0 ? CK_PLAIN : (ck_flavour)((i * 5 + d) % 5);
             one_product(t, dtype, floats ? n_in - i % 2 * 3 : n_in, shape[i].n_out, shape[i].rows, shape[i].wide && !floats,
-                        shape[i].split, x, f);
+                        shape[i].shared << 10, x, f);
         }
         if (!floats) several(t, dtype);
     }
@@ -172,7 +174,7 @@ typedef struct timed {
     bool wide;
 } timed;
 
-static void time_one(gk_machine *m, const timed *c, uint32_t rows, uint32_t split)
+static void time_one(gk_machine *m, const timed *c, uint32_t rows)
 {
     enum { MOST_COPIES = 64 };
     im__cuda_layout l;
@@ -198,11 +200,9 @@ static void time_one(gk_machine *m, const timed *c, uint32_t rows, uint32_t spli
     static im__cuda_products all[MOST_COPIES];
     static void *params[MOST_COPIES][1];
     static gk_launch launch[MOST_COPIES];
-    if (split == 0) split = im__matmul_few_split(l.tiles * c->count, m->processors);
+    im__few_device d = device_of(m, 228 << 10);
     for (size_t i = 0; i < copies; i++) {
         all[i] = (im__cuda_products){.count = c->count, .step = step};
-        for (uint32_t k = 0; k <= IM__CUDA_MOST_PRODUCTS; k++)
-            all[i].first_block[k] = (k < c->count ? k : c->count) * l.tiles * split;
         for (uint32_t k = 0; k < c->count; k++)
             all[i].product[k] = (im__cuda_product){
                 .w = {weights + i * bytes + k * l.bytes, l.form, c->n_in, c->n_out, l.unit_bytes, l.tile_bytes, 0},
@@ -211,17 +211,16 @@ static void time_one(gk_machine *m, const timed *c, uint32_t rows, uint32_t spli
                 .y = y + k * 64 * (size_t)c->n_out,
                 .wide = c->wide};
         params[i][0] = &all[i];
-        launch[i] = (gk_launch){{c->count * l.tiles * split, 1},
-                                im__matmul_few_threads(c->n_in, split),
-                                im__matmul_few_shared(c->n_in, split),
-                                params[i]};
+        im__few_launch plan = im__matmul_few_plan(&all[i], rows, &d);
+        launch[i] = (gk_launch){{all[i].first_block[c->count], 1}, plan.threads, plan.shared, params[i]};
     }
     char name[64];
     snprintf(name, sizeof name, "im_matmul_few_%s", im__cuda_form_name(l.form));
     double us = 0;
     if (ok && m->time(m, name, launch, copies, 7, &us))
-        printf("%-14s %-5s %6ux%-6u x%u rows=%u wide=%d split=%u: %8.2f us  %7.1f GB/s\n", c->what, im__dtype_get(c->dtype)->name,
-               c->n_out, c->n_in, c->count, rows, c->wide, split, us / (double)copies, (double)bytes * (double)copies / us * 1e-3);
+        printf("%-12s %-5s %6ux%-6u x%u rows=%u wide=%d %4u x %-3u %3uK: %8.2f us  %7.1f GB/s\n", c->what,
+               im__dtype_get(c->dtype)->name, c->n_out, c->n_in, c->count, rows, c->wide, launch[0].grid[0], launch[0].threads,
+               launch[0].shared >> 10, us / (double)copies, (double)bytes * (double)copies / us * 1e-3);
     else
         printf("%s: %s\n", c->what, m->said);
     uint64_t taken[] = {weights, act, group, y, step, row};
@@ -251,9 +250,7 @@ void gk_time_matmul_few(gk_machine *m)
         {"4B gate up", IM__BF16, 2560, 10240, 2, false},
     };
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++) {
-        time_one(m, &shape[i], 1, 0);
-        if (shape[i].dtype == IM__Q4_0 && !shape[i].wide)
-            for (uint32_t split = 1; split <= 4; split *= 2) time_one(m, &shape[i], 1, split);
-        for (uint32_t rows = 2; rows <= 8 && shape[i].dtype != IM__BF16; rows *= 2) time_one(m, &shape[i], rows, 0);
+        time_one(m, &shape[i], 1);
+        for (uint32_t rows = 2; rows <= 8 && shape[i].dtype != IM__BF16; rows *= 2) time_one(m, &shape[i], rows);
     }
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of few rows: y = W x for up to four vectors at once (rows, and for wide products their rests), limited by the reading of W. A lane of a warp owns the chain of one output
- * in one chunk: it asks for all its weights of the chunk at once (before it waits for the kernel that makes the activations), the warp stages the chunk's activations, and each
- * lane runs its chain. The chunks' sums meet in shared memory and are added in order.
+ * Products of few rows: y = W x for up to four vectors at once (rows, and for wide products their rests), limited by the reading of W. A block takes one tile after
+ * the other, a warp of it one chunk of the inner dimension (or several) of each, a lane the chain of one output. Weights are copied to shared memory, whole units ahead of their
+ * use, the first of them before the block waits for the kernel that makes the activations. The chunks' sums meet in shared memory and are added in order.
  */
 #include "backend/cuda/abi.h"
+#include "backend/cuda/kernels/copy.cuh"
 #include "backend/cuda/kernels/matmul_few.h"
 #include "backend/cuda/kernels/num.cuh"
 #include "backend/cuda/kernels/weights.cuh"
@@ -18,21 +19,20 @@ enum {
     UNIT = IM__CUDA_UNIT,
     GROUPS = UNIT / 32,
     VECTORS = IM__FEW_VECTORS,
-    STAGE = IM__FEW_STAGE
+    STAGE = IM__FEW_STAGE,
+    DEPTH = IM__FEW_DEPTH
 };
 
 /* As a float 1.5 * 2^23: an integer below 2^22 in magnitude that is added to these bits and then, as a float, less 1.5 * 2^23 is converted, exactly. */
 enum { MAGIC = 0x4b400000 };
 __device__ __forceinline__ float converted(int bits) { return __int_as_float(bits) - 12582912.0f; }
 
-/* ---- what a block and a lane work on ---- */
+/* ---- what a block works on: tiles first, first + blocks, ... of a product ---- */
 
 struct job {
     const im__cuda_product *p;
-    uint32_t tile, split, part; /* outputs part * outs .. of the tile */
-    uint32_t outs;              /* of the block */
-    uint32_t output, sub;       /* the lane's output in the tile; which of the warp's `split` chunks */
-    uint32_t chunks, rows;
+    uint32_t first, blocks, tiles, chunks;
+    uint32_t warp, warps, lane;
 };
 
 __device__ __forceinline__ job job_of(const im__cuda_products &all)
@@ -41,97 +41,43 @@ __device__ __forceinline__ job job_of(const im__cuda_products &all)
     while (blockIdx.x >= all.first_block[i + 1]) i++;
     job j;
     j.p = &all.product[i];
-    uint32_t tiles = (j.p->w.n_out + TILE - 1) / TILE, block = blockIdx.x - all.first_block[i], lane = threadIdx.x % WARP;
-    j.split = (all.first_block[i + 1] - all.first_block[i]) / tiles;
-    j.tile = block / j.split;
-    j.part = block % j.split;
-    j.outs = TILE / j.split;
-    j.output = j.part * j.outs + lane % j.outs;
-    j.sub = lane / j.outs;
+    j.first = blockIdx.x - all.first_block[i];
+    j.blocks = all.first_block[i + 1] - all.first_block[i];
+    j.tiles = (j.p->w.n_out + TILE - 1) / TILE;
     j.chunks = (j.p->w.n_in + UNIT - 1) / UNIT;
-    j.rows = 0;
+    j.warp = threadIdx.x / WARP;
+    j.warps = blockDim.x / WARP;
+    j.lane = threadIdx.x % WARP;
     return j;
 }
 
 __device__ __forceinline__ uint32_t groups_of(const job &j, uint32_t chunk)
 {
-    uint32_t left = chunk < j.chunks ? (j.p->w.n_in - chunk * UNIT) / 32 : 0;
-    return min(left, (uint32_t)GROUPS);
+    return min((j.p->w.n_in - chunk * UNIT) / 32, (uint32_t)GROUPS);
 }
 
-__device__ __forceinline__ const uint8_t *unit_of(const job &j, uint32_t chunk)
-{
-    return j.p->w.data + (uint64_t)j.tile * j.p->w.tile_bytes + (uint64_t)chunk * j.p->w.unit_bytes;
-}
+/* ---- weights on their way: a warp's units in the order of its work, DEPTH of them asked for ---- */
 
-/* ---- weights of a lane's chunk, as they are stored ---- */
-
-template <class F> struct weights {
-    uint4 codes[GROUPS][F::BITS == 8 ? 2 : 1];
-    uint2 top[F::BITS == 5 || F::BITS == 6 ? GROUPS : 1];
-    uint32_t scale[F::GROUP == 16 ? 2 * GROUPS : GROUPS];
-    uint32_t super;
+struct stream {
+    uint8_t *slot; /* [DEPTH][unit] */
+    uint32_t tile, chunk, turn;
 };
 
-template <class F> __device__ __forceinline__ void ask_for_scale(weights<F> &w, const uint8_t *scales, uint32_t output, uint32_t k)
+/* The next unit, if there is one; in any case one more group of copies. */
+__device__ __forceinline__ void ask(const job &j, stream &s)
 {
-    uint32_t place = k * TILE + output;
-    if (F::SCALE == IM__SCALE_HALF) w.scale[k] = im__stream_2(scales + place * 2);
-    if (F::SCALE == IM__SCALE_HALF_MIN || F::SCALE == IM__SCALE_FLOAT) w.scale[k] = im__stream_4(scales + place * 4);
-    if (F::SCALE == IM__SCALE_SUPER) w.scale[k] = (uint32_t)im__stream_s8(scales + 64 + place);
-    if (F::SCALE == IM__SCALE_SUPER_MIN) w.scale[k] = im__stream_2(scales + 128 + place * 2);
-}
-
-template <class F>
-__device__ __forceinline__ void ask_for_group(weights<F> &w, const uint8_t *unit, uint32_t groups, uint32_t output, uint32_t g)
-{
-    const uint8_t *top = unit + groups * 512, *scales = unit + groups * F::CODE_BYTES;
-    uint32_t place = g * TILE + output;
-    if (F::BITS == 8) {
-        w.codes[g][0] = im__stream_16(unit + (place + g * TILE) * 16);
-        w.codes[g][F::BITS == 8] = im__stream_16(unit + (place + g * TILE + TILE) * 16);
-    } else {
-        w.codes[g][0] = im__stream_16(unit + place * 16);
+    const im__cuda_matrix &w = j.p->w;
+    if (s.tile < j.tiles && s.chunk < j.chunks) {
+        uint32_t bytes = s.chunk + 1 < j.chunks ? w.unit_bytes : w.tile_bytes - s.chunk * w.unit_bytes;
+        const uint8_t *from = w.data + (uint64_t)s.tile * w.tile_bytes + s.chunk * w.unit_bytes;
+        uint8_t *to = s.slot + s.turn * w.unit_bytes;
+#pragma unroll 4
+        for (uint32_t at = j.lane * 16; at < bytes; at += WARP * 16) im__copy_16(to + at, from + at);
+        s.chunk += j.warps;
+        if (s.chunk >= j.chunks) s.chunk = j.warp, s.tile += j.blocks;
+        s.turn = s.turn + 1 < DEPTH ? s.turn + 1 : 0;
     }
-    if (F::BITS == 5) w.top[g % (sizeof w.top / sizeof *w.top)].x = im__stream_4(top + place * 4);
-    if (F::BITS == 6) w.top[g % (sizeof w.top / sizeof *w.top)] = im__stream_8(top + place * 8);
-    if (F::GROUP == 16) {
-        ask_for_scale<F>(w, scales, output, 2 * g);
-        ask_for_scale<F>(w, scales, output, 2 * g + 1);
-    } else {
-        ask_for_scale<F>(w, scales, output, g);
-    }
-}
-
-template <class F> __device__ __forceinline__ void ask(weights<F> &w, const job &j, uint32_t chunk)
-{
-    uint32_t groups = groups_of(j, chunk);
-    const uint8_t *unit = unit_of(j, chunk), *scales = unit + groups * F::CODE_BYTES;
-    if (groups == GROUPS) {
-#pragma unroll
-        for (uint32_t g = 0; g < GROUPS; g++) ask_for_group<F>(w, unit, GROUPS, j.output, g);
-    } else {
-#pragma unroll
-        for (uint32_t g = 0; g < GROUPS; g++)
-            if (g < groups) ask_for_group<F>(w, unit, groups, j.output, g);
-    }
-    if (F::SCALE == IM__SCALE_SUPER && groups > 0) w.super = im__stream_2(scales + j.output * 2);
-    if (F::SCALE == IM__SCALE_SUPER_MIN && groups > 0) w.super = im__stream_4(scales + j.output * 4);
-}
-
-template <class F> __device__ __forceinline__ im__scale scale_of(const weights<F> &w, uint32_t k)
-{
-    uint32_t stored = w.scale[k];
-    im__scale r = {0.0f, 0.0f};
-    if (F::SCALE == IM__SCALE_HALF) r.s = im__widen(stored);
-    if (F::SCALE == IM__SCALE_HALF_MIN) r.s = im__widen(stored & 0xffff), r.m = im__widen(stored >> 16);
-    if (F::SCALE == IM__SCALE_FLOAT) r.s = __uint_as_float(stored);
-    if (F::SCALE == IM__SCALE_SUPER) r.s = im__widen(w.super) * converted(MAGIC + (int)stored);
-    if (F::SCALE == IM__SCALE_SUPER_MIN) {
-        r.s = im__widen(w.super & 0xffff) * converted(MAGIC + (int)(stored & 0xff));
-        r.m = im__widen(w.super >> 16) * converted(MAGIC + (int)(stored >> 8));
-    }
-    return r;
+    im__copy_commit();
 }
 
 /* ---- activations of a chunk, staged ----
@@ -139,7 +85,8 @@ template <class F> __device__ __forceinline__ im__scale scale_of(const weights<F
  * 256 bytes of integers, then a record of 16 bytes for each group: its scale, and for its two halves (together, where the form has groups of 32) what the form
  * needs beside the products: the sum, or where there is an offset the bits at which the integer sum starts. */
 
-struct staged_group {
+struct __align__(16) staged_group
+{
     float d;
     int first, second, pad;
 };
@@ -150,28 +97,33 @@ template <class F> __device__ __forceinline__ int beside(int sum)
     return MAGIC - F::OFFSET * sum;
 }
 
-/* Of the warp's chunks first .. first + split - 1, for vectors v0 .. v0 + n - 1. Vector v: row v / planes, its rest when odd and wide. */
-template <class F, int N>
-__device__ __forceinline__ void stage(uint8_t *to, const job &j, uint32_t first, uint32_t v0, uint32_t vectors)
+/* Vector v: row v / planes, its rest when odd and wide. */
+__device__ __forceinline__ uint64_t row_of(const job &j, uint32_t v)
+{
+    return j.p->wide ? v / 2 + (uint64_t)(v % 2) * j.p->act.rest_rows : v;
+}
+
+/* The warp's chunks of vectors v0 .. v0 + n - 1, to acts [chunk][N][STAGE]; what is not there is left alone, and what comes of it is never read. */
+template <class F, int N> __device__ __forceinline__ void stage(const job &j, uint8_t *acts, uint32_t v0, uint32_t n)
 {
     const im__cuda_act &act = j.p->act;
-    uint32_t lane = threadIdx.x % WARP, planes = j.p->wide ? 2 : 1;
-    for (uint32_t k = lane; k < j.split * (UNIT / 16); k += WARP) {
-        uint32_t chunk = first + k / 16, e = chunk * UNIT + k % 16 * 16;
-        if (e >= j.p->w.n_in) continue;
-#pragma unroll
-        for (uint32_t v = 0; v < N; v++) {
-            if (v0 + v >= vectors) continue;
-            uint64_t row = (v0 + v) / planes + (uint64_t)((v0 + v) % planes) * act.rest_rows;
-            uint8_t *at = to + (k / 16 * VECTORS + v) * STAGE;
-            *(uint4 *)(at + k % 16 * 16) = *(const uint4 *)(act.q + row * act.n + e);
-            if (k % 2 != 0) continue;
-            uint2 group = *(const uint2 *)&act.group[row * (act.n / 32) + e / 32];
+    for (uint32_t chunk = j.warp; chunk < j.chunks; chunk += j.warps) {
+        uint32_t groups = groups_of(j, chunk), e = chunk * UNIT;
+        for (uint32_t i = j.lane; i < n * 2 * GROUPS; i += WARP) {
+            uint32_t v = i / (2 * GROUPS), piece = i % (2 * GROUPS);
+            if (piece < 2 * groups)
+                im__copy_16(acts + (chunk * N + v) * STAGE + piece * 16, act.q + row_of(j, v0 + v) * act.n + e + piece * 16);
+        }
+        for (uint32_t i = j.lane; i < n * GROUPS; i += WARP) {
+            uint32_t v = i / GROUPS, g = i % GROUPS;
+            if (g >= groups) continue;
+            uint2 group = *(const uint2 *)&act.group[row_of(j, v0 + v) * (act.n / 32) + e / 32 + g];
             int s0 = (int16_t)group.y, s1 = (int)group.y >> 16;
-            staged_group g = {__uint_as_float(group.x), beside<F>(F::GROUP == 16 ? s0 : s0 + s1), beside<F>(s1), 0};
-            *(staged_group *)(at + 256 + k % 16 / 2 * 16) = g;
+            staged_group to = {__uint_as_float(group.x), beside<F>(F::GROUP == 16 ? s0 : s0 + s1), beside<F>(s1), 0};
+            *(staged_group *)(acts + (chunk * N + v) * STAGE + 256 + g * 16) = to;
         }
     }
+    im__copy_commit();
 }
 
 /* ---- a group's integer products ---- */
@@ -180,40 +132,46 @@ struct sums {
     float first, second; /* of the halves; of groups of 32 only the first */
 };
 
-/* Words of codes: low nibbles of the 16 bytes are elements 0 .. 15, high ones 16 .. 31, which are taken 16 times too large. */
-template <class F> struct unpacked {
+/* Codes of elements 0 .. 15 and 16 .. 31. Of 4 bits the latter are left where they are, 16 times too large. */
+struct unpacked {
     uint32_t low[4], high[4];
 };
 
-template <class F> __device__ __forceinline__ unpacked<F> unpack(const weights<F> &w, uint32_t g)
+template <class F> __device__ __forceinline__ unpacked unpack(const uint8_t *unit, uint32_t groups, uint32_t output, uint32_t g)
 {
-    unpacked<F> u;
-    const uint32_t *c = (const uint32_t *)&w.codes[g][0];
+    unpacked u;
+    uint32_t place = g * TILE + output;
+    const uint4 c = *(const uint4 *)(unit + (F::BITS == 8 ? place + g * TILE : place) * 16);
+    const uint32_t w[4] = {c.x, c.y, c.z, c.w};
     if (F::BITS == 8) {
-        const uint32_t *d = (const uint32_t *)&w.codes[g][F::BITS == 8];
-        for (int k = 0; k < 4; k++) u.low[k] = c[k], u.high[k] = d[k];
-        return u;
+        const uint4 d = *(const uint4 *)(unit + (place + g * TILE + TILE) * 16);
+        u.high[0] = d.x, u.high[1] = d.y, u.high[2] = d.z, u.high[3] = d.w;
+        for (int k = 0; k < 4; k++) u.low[k] = w[k];
     }
-    uint2 top = w.top[g % (sizeof w.top / sizeof *w.top)];
-    for (int k = 0; k < 4; k++) {
-        if (F::BITS == 4) u.low[k] = c[k] & 0x0f0f0f0f, u.high[k] = c[k] & 0xf0f0f0f0;
-        if (F::BITS == 5) {
-            u.low[k] = (c[k] & 0x0f0f0f0f) | (top.x << (4 - k) & 0x10101010);
-            u.high[k] = (c[k] >> 4 & 0x0f0f0f0f) | (top.x >> k & 0x10101010);
+    if (F::BITS == 4)
+        for (int k = 0; k < 4; k++) u.low[k] = w[k] & 0x0f0f0f0f, u.high[k] = w[k] & 0xf0f0f0f0;
+    if (F::BITS == 5) {
+        uint32_t top = *(const uint32_t *)(unit + groups * 512 + place * 4);
+        for (int k = 0; k < 4; k++) {
+            u.low[k] = (w[k] & 0x0f0f0f0f) | (top << (4 - k) & 0x10101010);
+            u.high[k] = (w[k] >> 4 & 0x0f0f0f0f) | (top >> k & 0x10101010);
         }
-        if (F::BITS == 6) {
-            u.low[k] = (c[k] & 0x0f0f0f0f) | ((k < 2 ? top.x << (4 - 2 * k) : top.x >> (2 * k - 4)) & 0x30303030);
-            u.high[k] = (c[k] >> 4 & 0x0f0f0f0f) | ((k < 2 ? top.y << (4 - 2 * k) : top.y >> (2 * k - 4)) & 0x30303030);
+    }
+    if (F::BITS == 6) {
+        const uint2 top = *(const uint2 *)(unit + groups * 512 + place * 8);
+        for (int k = 0; k < 4; k++) {
+            u.low[k] = (w[k] & 0x0f0f0f0f) | ((k < 2 ? top.x << (4 - 2 * k) : top.x >> (2 * k - 4)) & 0x30303030);
+            u.high[k] = (w[k] >> 4 & 0x0f0f0f0f) | ((k < 2 ? top.y << (4 - 2 * k) : top.y >> (2 * k - 4)) & 0x30303030);
         }
     }
     return u;
 }
 
-template <class F> __device__ __forceinline__ sums dots(const unpacked<F> &u, const uint8_t *q, const staged_group &a)
+template <class F> __device__ __forceinline__ sums dots(const unpacked &u, const uint8_t *q, const staged_group &a)
 {
     const uint4 x0 = *(const uint4 *)q, x1 = *(const uint4 *)(q + 16);
     const uint32_t x[8] = {x0.x, x0.y, x0.z, x0.w, x1.x, x1.y, x1.z, x1.w};
-    bool starts = F::OFFSET != 0, shifted = F::BITS == 4;
+    const bool starts = F::OFFSET != 0, shifted = F::BITS == 4;
     int low = starts ? a.first : MAGIC, high = F::GROUP == 16 && !shifted ? (starts ? a.second : MAGIC) : 0;
     for (int k = 0; k < 4; k++) {
         low = F::BITS == 8 ? im__dot4(u.low[k], x[k], low) : im__dot4_unsigned(u.low[k], x[k], low);
@@ -234,81 +192,104 @@ __device__ __forceinline__ void step(float &p, const im__scale &scale, const sta
 }
 
 template <class F, int N>
-__device__ __forceinline__ void chain_group(float p[N], const weights<F> &w, const uint8_t *acts, uint32_t g)
+__device__ __forceinline__ void chain_group(float p[N], const uint8_t *unit, uint32_t groups, uint32_t output, const uint8_t *acts,
+                                            uint32_t g)
 {
-    unpacked<F> u = unpack(w, g);
-    im__scale s0 = scale_of(w, F::GROUP == 16 ? 2 * g : g), s1 = F::GROUP == 16 ? scale_of(w, 2 * g + 1) : s0;
+    unpacked u = unpack<F>(unit, groups, output, g);
+    im__scale s0 = im__scale_at<F>(unit, groups, output, F::GROUP == 16 ? 2 * g : g), s1 = s0;
+    if (F::GROUP == 16) s1 = im__scale_at<F>(unit, groups, output, 2 * g + 1);
 #pragma unroll
     for (int v = 0; v < N; v++) {
         const uint8_t *at = acts + v * STAGE;
-        staged_group a = *(const staged_group *)(at + 256 + g * 16);
+        const staged_group a = *(const staged_group *)(at + 256 + g * 16);
         sums x = dots<F>(u, at + g * 32, a);
         step<F>(p[v], s0, a, x.first, a.first);
         if (F::GROUP == 16) step<F>(p[v], s1, a, x.second, a.second);
     }
 }
 
-/* sum: [chunk][vector][output of the block]. */
+/* sum: [vector][output] of the chunk. */
 template <class F, int N>
-__device__ __forceinline__ void chains(const job &j, const weights<F> &w, uint32_t chunk, const uint8_t *acts, float *sum)
+__device__ __forceinline__ void chains(const uint8_t *unit, uint32_t groups, uint32_t output, const uint8_t *acts, float *sum)
 {
-    uint32_t groups = groups_of(j, chunk);
     float p[N];
 #pragma unroll
     for (int v = 0; v < N; v++) p[v] = 0.0f;
     if (groups == GROUPS) {
 #pragma unroll
-        for (uint32_t g = 0; g < GROUPS; g++) chain_group<F, N>(p, w, acts, g);
+        for (uint32_t g = 0; g < GROUPS; g++) chain_group<F, N>(p, unit, GROUPS, output, acts, g);
     } else {
-#pragma unroll
-        for (uint32_t g = 0; g < GROUPS; g++)
-            if (g < groups) chain_group<F, N>(p, w, acts, g);
+        for (uint32_t g = 0; g < groups; g++) chain_group<F, N>(p, unit, groups, output, acts, g);
     }
-    if (groups == 0) return;
 #pragma unroll
-    for (int v = 0; v < N; v++) sum[(chunk * N + v) * j.outs + j.output % j.outs] = p[v];
+    for (int v = 0; v < N; v++) sum[v * TILE + output] = p[v];
 }
 
 /* ---- results ---- */
 
-__device__ __forceinline__ float sum_of_chunks(const job &j, const float *sum, uint32_t vectors, uint32_t v, uint32_t o)
+/* sum: [chunk][n][output]. */
+__device__ __forceinline__ float sum_of_chunks(const job &j, const float *sum, uint32_t n, uint32_t v)
 {
-    float y = sum[v * j.outs + o];
-    for (uint32_t c = 1; c < j.chunks; c++) y = y + sum[(c * vectors + v) * j.outs + o];
+    const float *at = sum + v * TILE + j.lane;
+    float y = at[0];
+#pragma unroll 4
+    for (uint32_t c = 1; c < j.chunks; c++) y = y + at[c * n * TILE];
     return y;
 }
 
-/* Vectors v0 .. of `together` that lie in `sum`; a row's planes are neighbours, so they are always together. */
-__device__ __forceinline__ void write(const job &j, const float *sum, uint32_t v0, uint32_t together, uint32_t vectors)
+/* By one warp. Vectors v0 .. v0 + n - 1 of `vectors`; a row's planes are neighbours, so they are always together. */
+__device__ __forceinline__ void write(const job &j, uint32_t tile, const float *sum, uint32_t v0, uint32_t n, uint32_t vectors)
 {
-    uint32_t planes = j.p->wide ? 2 : 1, left = vectors - v0, rows = (left < together ? left : together) / planes;
-    for (uint32_t i = threadIdx.x; i < rows * j.outs; i += blockDim.x) {
-        uint32_t r = i / j.outs, o = i % j.outs, out = j.tile * TILE + j.part * j.outs + o;
-        if (out >= j.p->w.n_out) continue;
-        float y = sum_of_chunks(j, sum, together, r * planes, o);
-        if (planes == 2) y = y + sum_of_chunks(j, sum, together, r * planes + 1, o);
+    uint32_t planes = j.p->wide ? 2 : 1, rows = min(vectors - v0, n) / planes, out = tile * TILE + j.lane;
+    if (out >= j.p->w.n_out) return;
+    for (uint32_t r = 0; r < rows; r++) {
+        float y = sum_of_chunks(j, sum, n, r * planes);
+        if (planes == 2) y = y + sum_of_chunks(j, sum, n, r * planes + 1);
         if (j.p->bias != NULL) y = y + j.p->bias[out];
         j.p->y[(uint64_t)(v0 / planes + r) * j.p->w.n_out + out] = y;
     }
 }
 
-/* All chunks for vectors v0 .. v0 + N - 1. `w` holds the weights of the warp's first chunks. */
-template <class F, int N>
-__device__ __forceinline__ void take(const job &j, weights<F> &w, uint8_t *memory, uint32_t v0, uint32_t vectors)
+/* All the block's tiles: make(tile, sum) fills [chunk][n][output] with the warp's chunks. One warp after the other writes a tile's results while the others
+ * go on to the next tile, whose sums lie elsewhere. */
+template <class Fn>
+__device__ __forceinline__ void each_tile(const job &j, float *sum, uint32_t v0, uint32_t n, uint32_t vectors, Fn make)
 {
-    uint32_t warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
-    uint8_t *acts = memory + warp * (j.split * VECTORS * STAGE);
-    float *sum = (float *)(memory + warps * (j.split * VECTORS * STAGE));
-    for (uint32_t first = warp * j.split; first < j.chunks; first += warps * j.split) {
-        if (v0 > 0 || first >= warps * j.split) ask<F>(w, j, first + j.sub);
-        stage<F, N>(acts, j, first, v0, vectors);
-        __syncwarp();
-        chains<F, N>(j, w, first + j.sub, acts + j.sub * (VECTORS * STAGE), sum);
-        __syncwarp();
+    uint32_t turn = 0;
+    for (uint32_t tile = j.first; tile < j.tiles; tile += j.blocks, turn++) {
+        float *mine = sum + turn % 2 * (j.chunks * n * TILE);
+        make(tile, mine);
+        __syncthreads();
+        if (turn % j.warps == j.warp) write(j, tile, mine, v0, n, vectors);
     }
     __syncthreads();
-    write(j, sum, v0, N, vectors);
-    __syncthreads();
+}
+
+template <class F, int N>
+__device__ __forceinline__ void take(const job &j, stream &s, uint8_t *acts, uint32_t v0, uint32_t vectors)
+{
+    float *sum = (float *)(acts + j.chunks * N * STAGE);
+    uint32_t turn = 0;
+    stage<F, N>(j, acts, v0, min(vectors - v0, (uint32_t)N));
+    im__copy_wait<0>();
+    __syncwarp();
+    each_tile(j, sum, v0, N, vectors, [&](uint32_t, float *mine) {
+        for (uint32_t chunk = j.warp; chunk < j.chunks; chunk += j.warps) {
+            im__copy_wait<DEPTH - 1>();
+            __syncwarp();
+            chains<F, N>(s.slot + turn * j.p->w.unit_bytes, groups_of(j, chunk), j.lane, acts + chunk * N * STAGE,
+                         mine + chunk * N * TILE);
+            __syncwarp();
+            turn = turn + 1 < DEPTH ? turn + 1 : 0;
+            ask(j, s);
+        }
+    });
+}
+
+__device__ __forceinline__ void ask_for_first(const job &j, stream &s)
+{
+    s.tile = j.first, s.chunk = j.warp, s.turn = 0;
+    for (uint32_t i = 0; i < DEPTH; i++) ask(j, s);
 }
 
 template <int FORM> __device__ __forceinline__ void matmul_few(const im__cuda_products &all)
@@ -316,22 +297,26 @@ template <int FORM> __device__ __forceinline__ void matmul_few(const im__cuda_pr
     typedef im__form<FORM> F;
     IM__DYNAMIC(uint8_t, memory);
     job j = job_of(all);
-    weights<F> w;
-    ask<F>(w, j, threadIdx.x / WARP * j.split + j.sub);
+    stream s;
+    s.slot = memory + j.warp * (DEPTH * j.p->w.unit_bytes);
+    ask_for_first(j, s);
     im__next_kernel_start();
+    uint8_t *acts = memory + j.warps * (DEPTH * j.p->w.unit_bytes);
     uint32_t vectors = (all.selected ? all.step->selected : all.step->rows) * (j.p->wide ? 2 : 1);
     im__earlier_kernels_wait();
     for (uint32_t v0 = 0; v0 < vectors; v0 += VECTORS) {
+        if (v0 > 0) ask_for_first(j, s);
         if (vectors - v0 == 1)
-            take<F, 1>(j, w, memory, v0, vectors);
+            take<F, 1>(j, s, acts, v0, vectors);
         else if (vectors - v0 == 2)
-            take<F, 2>(j, w, memory, v0, vectors);
+            take<F, 2>(j, s, acts, v0, vectors);
         else
-            take<F, VECTORS>(j, w, memory, v0, vectors);
+            take<F, VECTORS>(j, s, acts, v0, vectors);
     }
+    im__copy_wait<0>();
 }
 
-/* ---- float weights: the same blocks; activations are read where they are ---- */
+/* ---- float weights: the same blocks; weights and activations are read where they are ---- */
 
 template <int FORM> __device__ __forceinline__ void widen_piece(float *to, uint4 piece)
 {
@@ -346,11 +331,11 @@ template <int FORM> __device__ __forceinline__ void widen_piece(float *to, uint4
 
 /* Of rows v0 .. v0 + N - 1, those that are there. */
 template <int FORM, int N>
-__device__ __forceinline__ void float_chains(const job &j, uint32_t chunk, uint32_t v0, uint32_t rows, float *sum)
+__device__ __forceinline__ void float_chains(const job &j, uint32_t tile, uint32_t chunk, uint32_t v0, uint32_t rows, float *sum)
 {
     enum { PIECE = FORM == IM__CUDA_F32 ? 4 : 8, AHEAD = 8 };
-    uint32_t n_in = j.p->w.n_in, n = chunk < j.chunks ? min(n_in - chunk * UNIT, (uint32_t)UNIT) : 0;
-    const uint8_t *at = unit_of(j, chunk) + j.output * 16;
+    uint32_t n_in = j.p->w.n_in, n = min(n_in - chunk * UNIT, (uint32_t)UNIT);
+    const uint8_t *at = j.p->w.data + (uint64_t)tile * j.p->w.tile_bytes + (uint64_t)chunk * j.p->w.unit_bytes + j.lane * 16;
     const float *x = j.p->x + (uint64_t)v0 * n_in + chunk * UNIT;
     float p[N];
     for (int v = 0; v < N; v++) p[v] = 0.0f;
@@ -372,18 +357,15 @@ __device__ __forceinline__ void float_chains(const job &j, uint32_t chunk, uint3
             }
         }
     }
-    if (n == 0) return;
-    for (int v = 0; v < N; v++) sum[(chunk * N + v) * j.outs + j.output % j.outs] = p[v];
+    for (int v = 0; v < N; v++) sum[v * TILE + j.lane] = p[v];
 }
 
 template <int FORM, int N> __device__ __forceinline__ void float_take(const job &j, float *sum, uint32_t v0, uint32_t rows)
 {
-    uint32_t step = blockDim.x / WARP * j.split;
-    for (uint32_t first = threadIdx.x / WARP * j.split; first < j.chunks; first += step)
-        float_chains<FORM, N>(j, first + j.sub, v0, rows, sum);
-    __syncthreads();
-    write(j, sum, v0, N, rows);
-    __syncthreads();
+    each_tile(j, sum, v0, N, rows, [&](uint32_t tile, float *mine) {
+        for (uint32_t chunk = j.warp; chunk < j.chunks; chunk += j.warps)
+            float_chains<FORM, N>(j, tile, chunk, v0, rows, mine + chunk * N * TILE);
+    });
 }
 
 template <int FORM> __device__ __forceinline__ void matmul_few_floats(const im__cuda_products &all)
@@ -396,6 +378,8 @@ template <int FORM> __device__ __forceinline__ void matmul_few_floats(const im__
     for (uint32_t v0 = 0; v0 < rows; v0 += VECTORS) {
         if (rows - v0 == 1)
             float_take<FORM, 1>(j, (float *)memory, v0, rows);
+        else if (rows - v0 == 2)
+            float_take<FORM, 2>(j, (float *)memory, v0, rows);
         else
             float_take<FORM, VECTORS>(j, (float *)memory, v0, rows);
     }

@@ -86,16 +86,6 @@ IM__DEVICE int im__stream_s8(const void *p)
 #endif
 }
 
-/* Brings a sector of 32 bytes into the first cache; nobody waits for it. */
-IM__DEVICE void im__touch(const void *p)
-{
-#ifdef __CUDACC__
-    asm volatile("{.reg .b32 unused; ld.global.b32 unused,[%0];}" ::"l"(p));
-#else
-    (void)p;
-#endif
-}
-
 /* ---- barriers of a part of the block: `threads` of them meet, a multiple of 32; id 1 .. 15 ---- */
 
 IM__DEVICE void im__bar_sync(uint32_t id, uint32_t threads)

@@ -11,15 +11,7 @@
 namespace
 {
 
-enum {
-    THREADS = IM__ROWS_THREADS,
-    TEAM = IM__LANES,
-    TEAMS = THREADS / TEAM,
-    SLOTS = 2,
-    LISTED = 12,
-    PAGE = 64,
-    FEW = 16 /* rows whose latency counts more than the reading */
-};
+enum { THREADS = IM__ROWS_THREADS, TEAM = IM__LANES, TEAMS = THREADS / TEAM, SLOTS = 2, LISTED = 12, PAGE = 64 };
 
 struct shared_rows {
     float slot[SLOTS][IM__ROWS_SLOT];
@@ -48,14 +40,12 @@ __device__ __forceinline__ const float *source(const walk &w, const float *value
 /* A row that an action writes: in device memory, and in a slot unless it is too wide (slot == row). */
 struct target {
     float *row, *slot;
-    const im__cuda_act *act; /* or NULL: quantised as well */
-    bool wide;
 };
 
 /* The slot may hold a row that the same action reads: each thread reads what it overwrites. */
 __device__ __forceinline__ target target_of(walk &w, float *value, uint32_t width)
 {
-    target t = {value + (uint64_t)w.r * width, NULL, NULL, false};
+    target t = {value + (uint64_t)w.r * width, NULL};
     t.slot = t.row;
     bool fits = width <= IM__ROWS_SLOT;
     uint32_t i = w.held0 == t.row ? 0 : w.held1 == t.row ? 1 : 1 - w.last;
@@ -93,27 +83,15 @@ __device__ __forceinline__ void quantise_plane(const im__cuda_act &act, uint64_t
     for (int k = 0; k < 4; k++) v[k] = v[k] - scale.d * (float)(int)(int8_t)(q >> 8 * k);
 }
 
-__device__ __forceinline__ void quantise_four(const walk &w, const im__cuda_act &act, bool wide, uint32_t i, float4 x)
+__device__ __forceinline__ void quantise_four(const walk &w, const im__cuda_action &a, uint32_t i, float4 x)
 {
     float v[4] = {x.x, x.y, x.z, x.w};
-    quantise_plane(act, w.r, i, v);
-    if (wide) quantise_plane(act, (uint64_t)act.rest_rows + w.r, i, v);
+    uint64_t plane = w.r;
+#pragma unroll 1
+    for (uint32_t planes = a.wide ? 2 : 1; planes > 0; planes--, plane += a.act.rest_rows) quantise_plane(a.act, plane, i, v);
 }
 
 /* ---- element by element: four at a time where rows are made of fours ---- */
-
-__device__ __forceinline__ void put_four(const walk &w, const target &t, uint32_t i, float4 x)
-{
-    ((float4 *)t.row)[i] = x;
-    if (t.slot != t.row) ((float4 *)t.slot)[i] = x;
-    if (t.act != NULL) quantise_four(w, *t.act, t.wide, i, x);
-}
-
-__device__ __forceinline__ void put_one(const target &t, uint32_t i, float x)
-{
-    t.row[i] = x;
-    if (t.slot != t.row) t.slot[i] = x;
-}
 
 /* What of `n` elements (or fours of them) is this block's: eights, so that no group of the quantisation is divided. The same for every action on rows of one
  * width, so that a thread finds in a later action what it wrote itself. */
@@ -128,19 +106,93 @@ __device__ __forceinline__ share share_of(const walk &w, uint32_t n)
     return {begin, min(begin + each, n)};
 }
 
-/* f(a, b): the result from the same element of both sources. */
-template <class Fn>
-__device__ __forceinline__ void whole(const walk &w, const target &t, const float *a, const float *b, uint32_t n, Fn f)
+__device__ __forceinline__ void put_one(const target &t, uint32_t i, float x)
 {
-    if (n % 4 != 0) {
-        share mine = share_of(w, n);
-        for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) put_one(t, i, f(a[i], b[i]));
-        return;
+    t.row[i] = x;
+    if (t.slot != t.row) t.slot[i] = x;
+}
+
+__device__ __forceinline__ void put_four(const target &t, uint32_t i, float4 x)
+{
+    ((float4 *)t.row)[i] = x;
+    if (t.slot != t.row) ((float4 *)t.slot)[i] = x;
+}
+
+template <class Fn> __device__ __forceinline__ float4 of_each(float4 x, float4 y, Fn f)
+{
+    return make_float4(f(x.x, y.x), f(x.y, y.y), f(x.z, y.z), f(x.w, y.w));
+}
+
+/* Elements e .. e + n - 1 of the row's token. */
+__device__ __forceinline__ float4 embedded(const walk &w, const im__cuda_action &a, uint32_t e, uint32_t n)
+{
+    uint32_t token = (uint32_t)w.step->row[w.origin].token;
+    float4 x = make_float4(0, 0, 0, 0);
+    switch (a.matrix.form) {
+#define CASE(form)                                                                                                                 \
+    case form: x = im__values_at<form>(a.matrix, token, e); break;
+        CASE(IM__CUDA_4_HALF)
+        CASE(IM__CUDA_4_HALF_MIN)
+        CASE(IM__CUDA_5_HALF)
+        CASE(IM__CUDA_5_HALF_MIN)
+        CASE(IM__CUDA_8_HALF)
+        CASE(IM__CUDA_4_SUPER_MIN_16)
+        CASE(IM__CUDA_4_SUPER_16)
+        CASE(IM__CUDA_4_SUPER_MIN)
+        CASE(IM__CUDA_5_SUPER_MIN)
+        CASE(IM__CUDA_6_SUPER_16)
+        CASE(IM__CUDA_8_SUPER)
+        CASE(IM__CUDA_8_FLOAT)
+#undef CASE
+    default:
+        x.x = im__float_at(a.matrix, token, e);
+        if (n == 4) {
+            x.y = im__float_at(a.matrix, token, e + 1);
+            x.z = im__float_at(a.matrix, token, e + 2);
+            x.w = im__float_at(a.matrix, token, e + 3);
+        }
+        break;
     }
-    share mine = share_of(w, n / 4);
+    float by = a.by;
+    return make_float4(x.x * by, x.y * by, x.z * by, x.w * by);
+}
+
+/* One text for all actions that make each element from the same one of two rows: x and y are four neighbours (or one and zeros). */
+__device__ __forceinline__ float4 made(const walk &w, const im__cuda_action &a, float4 x, float4 y, float factor, uint32_t e,
+                                       uint32_t n)
+{
+    float by = a.by;
+    switch (a.kind) {
+    case IM__CUDA_EMBED: return embedded(w, a, e, n);
+    case IM__CUDA_NORM: return of_each(x, y, [=](float v, float weight) { return (v * factor) * weight; });
+    case IM__CUDA_GLU_SILU: return of_each(x, y, [](float gate, float up) { return im__silu(gate) * up; });
+    case IM__CUDA_GLU_GELU: return of_each(x, y, [](float gate, float up) { return im__gelu(gate) * up; });
+    case IM__CUDA_ADD: return of_each(x, y, [](float old, float more) { return old + more; });
+    case IM__CUDA_SCALE: return of_each(x, x, [=](float v, float) { return v * by; });
+    case IM__CUDA_SOFTCAP: return of_each(x, x, [=](float v, float) { return im__softcap(v, by); });
+    default: return x;
+    }
+}
+
+/* x, y: the rows that it reads. row == NULL: nothing is written. then: NULL, or a quantisation of what is made. */
+__device__ __forceinline__ void make_row(const walk &w, const im__cuda_action &a, const target &t, const float *x, const float *y,
+                                         float factor, const im__cuda_action *then)
+{
+    const float4 none = make_float4(0, 0, 0, 0);
+    bool fours = a.width % 4 == 0;
+    share mine = share_of(w, fours ? a.width / 4 : a.width);
+#pragma unroll 1
     for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) {
-        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
-        put_four(w, t, i, make_float4(f(x.x, y.x), f(x.y, y.y), f(x.z, y.z), f(x.w, y.w)));
+        if (fours) {
+            float4 z =
+                made(w, a, x != NULL ? ((const float4 *)x)[i] : none, y != NULL ? ((const float4 *)y)[i] : none, factor, 4 * i, 4);
+            if (t.row != NULL) put_four(t, i, z);
+            if (then != NULL) quantise_four(w, *then, i, z);
+        } else {
+            float4 u = none, v = none;
+            u.x = x != NULL ? x[i] : 0, v.x = y != NULL ? y[i] : 0;
+            put_one(t, i, made(w, a, u, v, factor, i, 1).x);
+        }
     }
 }
 
@@ -149,7 +201,7 @@ __device__ __forceinline__ void whole(const walk &w, const target &t, const floa
 __device__ __forceinline__ float lane_squares(const float *x, uint32_t n, uint32_t lane)
 {
     float a = 0;
-#pragma unroll 8
+#pragma unroll 4
     for (uint32_t i = lane; i < n; i += IM__LANES) a = im__fma(x[i], x[i], a);
     return a;
 }
@@ -160,13 +212,12 @@ __device__ __forceinline__ float total(const float *lane)
     return im__lanes_total(lane[l], lane[l + 32], lane[l + 64], lane[l + 96]);
 }
 
-/* The first team adds up, all write. */
-__device__ __forceinline__ void norm_whole(const walk &w, const im__cuda_action &a, const target &t, const float *x)
+/* Of a whole row: the first team adds up, all need it. */
+__device__ __forceinline__ float factor_of(const walk &w, const im__cuda_action &a, const float *x)
 {
     if (threadIdx.x < TEAM) w.s->lane[0][threadIdx.x] = lane_squares(x, a.n, threadIdx.x);
     __syncthreads();
-    float factor = im__norm_factor(total(w.s->lane[0]), (float)a.n, a.by);
-    whole(w, t, x, a.vector, a.n, [=](float v, float weight) { return (v * factor) * weight; });
+    return im__norm_factor(total(w.s->lane[0]), (float)a.n, a.by);
 }
 
 /* Heads: each team takes its own. */
@@ -185,41 +236,6 @@ __device__ __forceinline__ void norm_heads(const walk &w, const im__cuda_action 
 }
 
 /* ---- the other actions ---- */
-
-__device__ __forceinline__ void embed(const walk &w, const im__cuda_action &a, const target &t)
-{
-    uint32_t token = (uint32_t)w.step->row[w.origin].token;
-    float by = a.by;
-    if (a.matrix.form >= IM__CUDA_F32) {
-        share mine = share_of(w, a.width);
-        for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS)
-            put_one(t, i, im__float_at(a.matrix, token, i) * by);
-        return;
-    }
-    share mine = share_of(w, a.width / 4);
-    for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) {
-        float4 x;
-        switch (a.matrix.form) {
-#define CASE(form)                                                                                                                 \
-    case form: x = im__values_at<form>(a.matrix, token, 4 * i); break;
-            CASE(IM__CUDA_4_HALF)
-            CASE(IM__CUDA_4_HALF_MIN)
-            CASE(IM__CUDA_5_HALF)
-            CASE(IM__CUDA_5_HALF_MIN)
-            CASE(IM__CUDA_8_HALF)
-            CASE(IM__CUDA_4_SUPER_MIN_16)
-            CASE(IM__CUDA_4_SUPER_16)
-            CASE(IM__CUDA_4_SUPER_MIN)
-            CASE(IM__CUDA_5_SUPER_MIN)
-            CASE(IM__CUDA_6_SUPER_16)
-            CASE(IM__CUDA_8_SUPER)
-            CASE(IM__CUDA_8_FLOAT)
-#undef CASE
-        default: x = make_float4(IM__NAN, IM__NAN, IM__NAN, IM__NAN); break;
-        }
-        put_four(w, t, i, make_float4(x.x * by, x.y * by, x.z * by, x.w * by));
-    }
-}
 
 __device__ __forceinline__ void rope(const walk &w, const im__cuda_action &a)
 {
@@ -278,75 +294,37 @@ __device__ __forceinline__ void kv_store(const walk &w, const im__cuda_action &a
     if (clamped > 0) atomicAdd(kv.clamped, (unsigned long long)clamped);
 }
 
-__device__ __forceinline__ void quantise(const walk &w, const im__cuda_action &a)
-{
-    const float4 *x = (const float4 *)source(w, a.src, a.width);
-    share mine = share_of(w, a.width / 4);
-    for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) quantise_four(w, a.act, a.wide != 0, i, x[i]);
-}
-
 /* ---- the list ---- */
 
-/* Asks for memory that is wanted soon, into the first cache. */
-__device__ __forceinline__ void touch(const float *p, uint32_t floats)
-{
-    for (uint32_t i = threadIdx.x * 8; i < floats; i += THREADS * 8) im__touch(p + i);
-}
-
-/* Weights do not wait for other kernels. */
-__device__ __forceinline__ void touch_weights(const im__cuda_action *list, uint32_t count)
-{
-    for (uint32_t k = 0; k < count; k++)
-        if (list[k].kind == IM__CUDA_NORM) touch(list[k].vector, list[k].n);
-}
-
-__device__ __forceinline__ void touch_rows(const walk &w, const im__cuda_action *list, uint32_t count)
-{
-    for (uint32_t k = 0; k < count; k++) {
-        const im__cuda_action &a = list[k];
-        if (a.width > IM__ROWS_SLOT) continue;
-        if (a.src != NULL) touch(a.src + (uint64_t)w.r * a.width, a.width);
-        if (a.src2 != NULL) touch(a.src2 + (uint64_t)w.r * a.width, a.width);
-        if (a.kind == IM__CUDA_ADD || a.kind == IM__CUDA_ROPE) touch(a.dst + (uint64_t)w.r * a.width, a.width);
-    }
-}
-
-/* Actions that give each thread whole fours of a row, which it can quantise on the way out. */
+/* Whether it gives each thread whole fours of a row, which it can quantise on the way out. */
 __device__ __forceinline__ bool gives_fours(const im__cuda_action &a)
 {
-    switch (a.kind) {
-    case IM__CUDA_EMBED: return a.matrix.form < IM__CUDA_F32;
-    case IM__CUDA_NORM: return a.n == a.width;
-    case IM__CUDA_GLU_SILU:
-    case IM__CUDA_GLU_GELU:
-    case IM__CUDA_ADD:
-    case IM__CUDA_SCALE: return true;
-    default: return false;
-    }
+    if (a.kind == IM__CUDA_NORM) return a.n == a.width;
+    return a.kind == IM__CUDA_EMBED || a.kind == IM__CUDA_GLU_SILU || a.kind == IM__CUDA_GLU_GELU || a.kind == IM__CUDA_ADD ||
+           a.kind == IM__CUDA_SCALE;
 }
 
 __device__ __forceinline__ void produce(walk &w, const im__cuda_action &a, const im__cuda_action *then)
 {
-    const float *x = a.src == NULL ? NULL : source(w, a.src, a.width), *x2 = a.src2 == NULL ? NULL : source(w, a.src2, a.width);
-    const float *old = source(w, a.dst, a.width);
-    target t = target_of(w, a.dst, a.width);
-    if (then != NULL) t.act = &then->act, t.wide = then->wide != 0;
-    float by = a.by;
-    switch (a.kind) {
-    case IM__CUDA_EMBED: embed(w, a, t); break;
-    case IM__CUDA_NORM:
-        if (a.n == a.width)
-            norm_whole(w, a, t, x);
-        else
-            norm_heads(w, a, t, x);
-        break;
-    case IM__CUDA_GLU_SILU: whole(w, t, x, x2, a.width, [](float g, float u) { return im__silu(g) * u; }); break;
-    case IM__CUDA_GLU_GELU: whole(w, t, x, x2, a.width, [](float g, float u) { return im__gelu(g) * u; }); break;
-    case IM__CUDA_ADD: whole(w, t, old, x, a.width, [](float y, float v) { return y + v; }); break;
-    case IM__CUDA_SCALE: whole(w, t, x, x, a.width, [=](float v, float) { return v * by; }); break;
-    case IM__CUDA_SOFTCAP: whole(w, t, old, old, a.width, [=](float v, float) { return im__softcap(v, by); }); break;
-    default: break;
+    const float *x = a.src == NULL ? NULL : source(w, a.src, a.width), *y = a.src2 == NULL ? NULL : source(w, a.src2, a.width);
+    float factor = 0;
+    target t = {NULL, NULL};
+    if (a.kind == IM__CUDA_QUANTISE) {
+        then = &a;
+    } else {
+        if (a.kind == IM__CUDA_ADD) y = x;
+        if (a.kind == IM__CUDA_ADD || a.kind == IM__CUDA_SOFTCAP) x = source(w, a.dst, a.width);
+        t = target_of(w, a.dst, a.width);
     }
+    if (a.kind == IM__CUDA_NORM) {
+        if (a.n != a.width) {
+            norm_heads(w, a, t, x);
+            return;
+        }
+        y = a.vector;
+        factor = factor_of(w, a, x);
+    }
+    make_row(w, a, t, x, y, factor, then);
 }
 
 __device__ __forceinline__ void act_on(walk &w, const im__cuda_action &a, const im__cuda_action *then)
@@ -355,13 +333,13 @@ __device__ __forceinline__ void act_on(walk &w, const im__cuda_action &a, const 
     case IM__CUDA_ROPE: rope(w, a); break;
     case IM__CUDA_ROPE_TABLE: rope_table(w, a); break;
     case IM__CUDA_KV_STORE: kv_store(w, a); break;
-    case IM__CUDA_QUANTISE: quantise(w, a); break;
     default: produce(w, a, then); break;
     }
 }
 
 __device__ __forceinline__ void act_on_list(walk &w, const im__cuda_action *list, uint32_t count)
 {
+#pragma unroll 1
     for (uint32_t k = 0; k < count; k++) {
         const im__cuda_action &a = list[k], *then = k + 1 < count ? &list[k + 1] : NULL;
         bool both =
@@ -390,17 +368,15 @@ extern "C" __global__ void __launch_bounds__(IM__ROWS_THREADS)
     load_list(s, list, part);
     if (r < rows) w.origin = selected ? step->source[r] : r;
     __syncthreads();
-    bool alone = w.parts == 1 && rows <= FEW;
-    if (alone) touch_weights(s.list, part);
     im__next_kernel_start();
     im__earlier_kernels_wait();
     if (r >= rows) return;
-    if (alone) touch_rows(w, s.list, part);
-    act_on_list(w, s.list, part);
-    for (uint32_t done = LISTED; done < count; done += LISTED) {
+    for (uint32_t done = 0; done < count; done += LISTED) {
         part = min(count - done, (uint32_t)LISTED);
-        load_list(s, list + done, part);
-        __syncthreads();
+        if (done > 0) {
+            load_list(s, list + done, part);
+            __syncthreads();
+        }
         act_on_list(w, s.list, part);
     }
 }
