@@ -87,24 +87,29 @@ INLINE void sts_u8(u32 a, int v) { shared_put(a, (uint8_t)v); }
 INLINE void sts_f2(u32 a, float x, float y) { shared_put(a, make_float2(x, y)); }
 INLINE void sts_u4(u32 a, u32 x, u32 y, u32 z, u32 w) { shared_put(a, make_uint4(x, y, z, w)); }
 
-/* A barrier: arrivals wanted, arrivals missing in this turn, turns. */
+/* A barrier: arrivals wanted, arrivals missing in this turn, turns (of which only odd and even count), bytes missing. */
 struct emulated_gate {
-    uint16_t wanted, missing;
-    u32 turns;
+    uint8_t wanted, missing;
+    uint16_t turns;
+    int32_t bytes;
 };
-INLINE void gate_init(u32 gate, u32 arrivals) { shared_put(gate, emulated_gate{(uint16_t)arrivals, (uint16_t)arrivals, 0}); }
-INLINE void gates_ready() {}
-INLINE bool gate_passed(u32 gate, u32 parity) { return (shared_get<emulated_gate>(gate).turns & 1) != parity; }
-INLINE void gate_arrive(u32 gate)
+INLINE void gate_change(u32 gate, int arrivals, int bytes)
 {
     emulated_gate g = shared_get<emulated_gate>(gate);
-    if (--g.missing == 0) g.missing = g.wanted, g.turns++;
+    g.missing = (uint8_t)(g.missing - arrivals);
+    g.bytes += bytes;
+    if (g.missing == 0 && g.bytes == 0) g.missing = g.wanted, g.turns++;
     shared_put(gate, g);
 }
-INLINE void copy_unit(u32 to, const void *from, u32 bytes, u32 gate)
+INLINE void gate_init(u32 gate, u32 arrivals) { shared_put(gate, emulated_gate{(uint8_t)arrivals, (uint8_t)arrivals, 0, 0}); }
+INLINE void gates_ready() {}
+INLINE bool gate_passed(u32 gate, u32 parity) { return (shared_get<emulated_gate>(gate).turns & 1u) != parity; }
+INLINE void gate_arrive(u32 gate) { gate_change(gate, 1, 0); }
+INLINE void copy_expect(u32 gate, u32 bytes) { gate_change(gate, 1, (int)bytes); }
+INLINE void copy_begin(u32 to, const void *from, u32 bytes, u32 gate)
 {
     memcpy(shared_at(to), from, bytes);
-    gate_arrive(gate);
+    gate_change(gate, 0, -(int)bytes);
 }
 
 #endif

@@ -108,7 +108,7 @@ inline void rig_packets(decode_rig &r)
     a.part = (uint64_t *)rig_zeroed(r, (size_t)2 * a.most_items * IM__DECODE_PART_PACKETS * 8);
     a.merged = rig_zeroed(r, 2 * s->heads * 24 * 16);
     a.out_rows = rig_zeroed(r, 2 * row);
-    a.down_rows = rig_zeroed(r, 2 * row);
+    a.down_rows = rig_zeroed(r, 2 * s->width / 16 * IM__DECODE_PIECE_PACKETS * 16);
     a.hidden = rig_zeroed(r, 2 * s->hidden / 32 * 3 * 16);
     a.best = rig_zeroed(r, 2 * IM__DECODE_MOST_BLOCKS * 16);
     a.counter = (uint32_t *)rig_zeroed(r, IM__DECODE_COUNTERS * IM__DECODE_COUNTER_STRIDE * 4);

@@ -83,7 +83,7 @@ static void place(im__cuda_decoder *d, pieces *p)
     a->part = piece(p, (size_t)2 * a->most_items * IM__DECODE_PART_PACKETS * 8);
     a->merged = piece(p, (size_t)2 * s->heads * (IM__DECODE_HEAD_DIM / 32) * IM__DECODE_GROUP_PACKETS * 16);
     a->out_rows = piece(p, 2 * row);
-    a->down_rows = piece(p, 2 * row);
+    a->down_rows = piece(p, (size_t)2 * (s->width / (IM__CUDA_TILE / 2)) * IM__DECODE_PIECE_PACKETS * 16);
     a->hidden = piece(p, (size_t)2 * (s->hidden / 32) * IM__DECODE_GROUP_PACKETS * 16);
     a->best = piece(p, (size_t)2 * IM__DECODE_MOST_BLOCKS * 16);
     a->counter = piece(p, IM__DECODE_COUNTERS * IM__DECODE_COUNTER_STRIDE * 4);

@@ -12,9 +12,10 @@ enum { QKV, OUT, GATE, DOWN, MATRICES };
 typedef struct dealer {
     const im__decode_shape *shape;
     uint32_t blocks;
-    uint32_t cost[MATRICES], tiles[MATRICES], most[MATRICES]; /* units of a tile; tiles; tiles that a block may have */
-    uint32_t *count[MATRICES];                                /* [blocks] */
-    uint32_t *load;                                           /* [blocks] units */
+    uint32_t units[MATRICES], cost[MATRICES]; /* of a tile (or piece): entries of the list; half units to read */
+    uint32_t tiles[MATRICES], most[MATRICES]; /* tiles; tiles that a block may have */
+    uint32_t *count[MATRICES];                /* [blocks] */
+    uint32_t *load;                           /* [blocks] half units */
 } dealer;
 
 static uint32_t chunks(uint32_t n) { return (n + IM__CUDA_UNIT - 1) / IM__CUDA_UNIT; }
@@ -30,15 +31,17 @@ static void describe(dealer *d)
 {
     const im__decode_shape *s = d->shape;
     uint32_t row = chunks(s->width), hidden = chunks(s->hidden);
-    d->cost[QKV] = row, d->cost[OUT] = s->heads, d->cost[GATE] = 2 * row, d->cost[DOWN] = hidden;
+    d->units[QKV] = row, d->units[OUT] = s->heads, d->units[GATE] = 2 * row, d->units[DOWN] = hidden;
+    for (int m = 0; m < MATRICES; m++) d->cost[m] = m == DOWN ? hidden : 2 * d->units[m];
     d->tiles[QKV] = (s->heads + 2 * s->kv_heads) * IM__DECODE_HEAD_DIM / IM__CUDA_TILE;
-    d->tiles[OUT] = d->tiles[DOWN] = s->width / IM__CUDA_TILE;
+    d->tiles[OUT] = s->width / IM__CUDA_TILE;
+    d->tiles[DOWN] = 2 * d->tiles[OUT];
     d->tiles[GATE] = s->hidden / IM__CUDA_TILE;
     d->most[QKV] = room(s) / (2 * row), d->most[OUT] = room(s) / s->heads, d->most[GATE] = room(s) / (2 * row);
-    d->most[DOWN] = room(s) / hidden;
+    d->most[DOWN] = 2 * room(s) / hidden;
 }
 
-/* Tiles of the down product go evenly to the last blocks: whole tiles are large. */
+/* Pieces of the down product go evenly to the last blocks: they are large. */
 static void deal_down(dealer *d)
 {
     uint32_t each = d->tiles[DOWN] / d->blocks, more = d->tiles[DOWN] % d->blocks;
@@ -112,7 +115,7 @@ static im_status deal_all(dealer *d, im__decode_plan *out, uint32_t vocab, im_er
 
 /* ---- lists of units --------------------------------------------------------------------------------------------------------------------- */
 
-/* Unit `chunk` of a tile. */
+/* Entry for unit `chunk` of a tile. */
 static uint64_t unit(const im__cuda_matrix *m, uint32_t tile, uint32_t chunk)
 {
     uint32_t begin = chunk * m->unit_bytes, rest = m->tile_bytes - begin;
@@ -139,7 +142,8 @@ static uint64_t *list_layer(uint64_t *to, const im__decode_share *s, const im__d
             *to++ = unit(&w->up, t, c);
         }
     for (uint32_t t = s->down.first; t < s->down.first + s->down.count; t++)
-        for (uint32_t c = 0; c < chunks(w->down.n_in); c++) *to++ = unit(&w->down, t, c);
+        for (uint32_t c = 0; c < chunks(w->down.n_in); c++)
+            *to++ = unit(&w->down, t / 2, c) | IM__DECODE_PIECE | (t % 2 != 0 ? IM__DECODE_SECOND : 0);
     return to;
 }
 
@@ -159,7 +163,8 @@ static void count_units(const dealer *d, im__decode_plan *out, uint32_t layers)
     for (uint32_t b = 0; b < d->blocks; b++) {
         im__decode_share *s = &out->share[b];
         s->first_unit = (uint32_t)out->units;
-        s->units = layers * d->load[b] + s->head.count * d->cost[QKV];
+        for (int m = 0; m < MATRICES; m++) s->units += layers * d->count[m][b] * d->units[m];
+        s->units += s->head.count * d->units[QKV];
         out->units += s->units;
     }
 }

@@ -20,6 +20,7 @@ enum {
     IM__DECODE_TAGS = 128,          /* tags a token: more than layers + 2 */
     IM__DECODE_PART_PACKETS = 258,  /* of one head and block of keys: 256 values, maximum, sum */
     IM__DECODE_TILE_PACKETS = 11,   /* of 32 rows, three a packet */
+    IM__DECODE_PIECE_PACKETS = 6,   /* of 16 rows */
     IM__DECODE_GROUP_PACKETS = 3,   /* of 32 quantised values and their scale */
     IM__DECODE_MOST_BLOCKS = 256,   /* blocks of the grid */
     IM__DECODE_COUNTER_STRIDE = 32, /* words from one counter to the next: a line each */
@@ -29,7 +30,8 @@ enum {
 /* The parts of a layer whose blocks announce their packets. */
 enum { IM__DECODE_OUT, IM__DECODE_HIDDEN, IM__DECODE_DOWN, IM__DECODE_PARTS };
 
-/* Tiles of 32 outputs that a block computes, of each matrix. Queries, keys and values count as one matrix; a tile of `gate` is one of gate and one of up. */
+/* Tiles of 32 outputs that a block computes, of each matrix. Queries, keys and values count as one matrix; a tile of `gate` is one of gate and one of up; `down` counts
+ * pieces of 16 outputs. */
 typedef struct im__decode_range {
     uint32_t first, count;
 } im__decode_range;
@@ -40,7 +42,9 @@ typedef struct im__decode_share {
     uint32_t pad[4];
 } im__decode_share;
 
-/* An entry of the list of units: address | 16-byte words << 48. */
+/* An entry of the list of units: address | 16-byte words of the unit << 48; of a piece (16 of its outputs): and IM__DECODE_PIECE, and the second half's bit. */
+#define IM__DECODE_PIECE (UINT64_C(1) << 63)
+#define IM__DECODE_SECOND (UINT64_C(1) << 62)
 #define IM__DECODE_UNIT(address, bytes) ((uint64_t)(address) | (uint64_t)((bytes) / 16) << 48)
 
 typedef struct im__decode_layer {
@@ -69,7 +73,7 @@ typedef struct im__decode_args {
     IM__DEV(uint64_t) part;    /* [2][most_items][IM__DECODE_PART_PACKETS] {value, tag} */
     IM__DEV(void) merged;      /* [2][heads * 8 * 3] 16 B */
     IM__DEV(void) out_rows;    /* [2][tiles of width][11] 16 B */
-    IM__DEV(void) down_rows;   /* [2][tiles of width][11] 16 B */
+    IM__DEV(void) down_rows;   /* [2][pieces of width][6] 16 B */
     IM__DEV(void) hidden;      /* [2][groups of the hidden row][3] 16 B */
     IM__DEV(void) best;        /* [2][blocks] 16 B */
     IM__DEV(uint32_t) counter; /* [IM__DECODE_COUNTERS][IM__DECODE_COUNTER_STRIDE]: zero between launches */

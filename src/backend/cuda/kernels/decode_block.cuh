@@ -18,9 +18,9 @@
 enum {
     WORKERS = IM__DECODE_WORKERS,
     WARPS = WORKERS / 32,
-    TEAMS = WARPS / 2, /* two warps share a task of a product: the first and the second half of a chunk */
+    TEAMS = WARPS / 2, /* two warps share a unit: 16 outputs each */
     HEAD_DIM = IM__DECODE_HEAD_DIM,
-    FETCHERS = 4,     /* warps that fetch weights */
+    FETCHERS = 4,                 /* warps that fetch weights */
     PAGE = 64,                    /* keys of a block of attention, and of a page */
     SPAN_BLOCKS = 16,             /* blocks of a span */
     RECORD = 48,                  /* bytes of 32 quantised activations: integers, scale, two words about their sums */
@@ -60,7 +60,7 @@ template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int HEA
     static constexpr int HIDDEN_CHUNKS = (HIDDEN + 255) / 256, HIDDEN_LAST = (HIDDEN + 255) % 256 / 32 + 1;
     static constexpr int LANE = WIDTH / 128;                  /* elements of a virtual lane of a norm */
     static constexpr int MINE = (GROUPS + WARPS - 1) / WARPS; /* groups of a row that a warp quantises */
-    static constexpr int ROW_PACKETS = TILES * IM__DECODE_TILE_PACKETS;
+    static constexpr int ROW_PACKETS = TILES * IM__DECODE_TILE_PACKETS, PIECE_ROW_PACKETS = 2 * TILES * IM__DECODE_PIECE_PACKETS;
     static_assert(WIDTH % 128 == 0 && LAST % 2 == 0 && HIDDEN_LAST % 2 == 0 && HIDDEN % 32 == 0, "widths");
 
     /* Shared memory. Chunk sums: of most tiles that a block has of one matrix. */
@@ -82,7 +82,12 @@ template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int HEA
 };
 
 /* Words at O_MISC. */
-enum { M_FACTOR = 0, M_FACTOR_2 = 4, M_TOKEN = 8, M_FETCHED = 16 /* by each fetching warp: one more than its last unit's number */ };
+enum {
+    M_FACTOR = 0,
+    M_FACTOR_2 = 4,
+    M_TOKEN = 8,
+    M_FETCHED = 16 /* by each fetching warp: one more than its last unit's number */
+};
 
 /* One thread's view of its block. Little state: nothing may spill, because with all shared memory in use a spilled value is a trip to the second cache. */
 template <class S> struct block {
@@ -194,11 +199,30 @@ template <class S> INLINE void layer_store(block<S> &b, u32 value) { layer_store
 template <class S> INLINE u32 full_gate(const block<S> &b, u32 slot) { return b.memory + S::O_GATES + slot * 8; }
 template <class S> INLINE u32 empty_gate(const block<S> &b, u32 slot) { return b.memory + S::O_GATES + (S::SLOTS + slot) * 8; }
 
+/* Copies what an entry of a list says to a slot; a whole warp. Of a piece: the codes of its 16 outputs, 256 bytes of each group, and then all scales. */
+template <class S> INLINE void ring_copy(const block<S> &, u32 low, u32 high, u32 slot, u32 gate, int lane)
+{
+    const char *from = (const char *)((u64)(high & 0xffff) << 32 | low);
+    const u32 bytes = (high >> 16 & 1023) * 16, codes = code_bytes(S::FORM, 1);
+    if ((high & IM__DECODE_PIECE >> 32) == 0) {
+        if (lane == 0) copy_expect(gate, bytes);
+        if (lane == 0) copy_begin(slot, from, bytes, gate);
+        return;
+    }
+    const u32 groups = bytes == (u32)form_unit_bytes(S::FORM, 8) ? 8 : S::HIDDEN_LAST, rest = bytes - groups * codes;
+    if (lane == 0) copy_expect(gate, groups * (codes / 2) + rest);
+    warp_sync();
+    if (lane < (int)groups)
+        copy_begin(slot + lane * (codes / 2), from + lane * codes + (high >> 30 & 1) * (codes / 2), codes / 2, gate);
+    if (lane == (int)groups) copy_begin(slot + groups * (codes / 2), from + groups * codes, rest, gate);
+}
+
 /* A warp that fetches, one of FETCHERS: every unit of every token whose number has its remainder, in order. One warp alone takes about 0.3 us a unit, twice what
  * memory does. Each lane holds one entry of the list, and another one on its way. */
 template <class S> INLINE void ring_fetch(block<S> &b)
 {
-    const u32 lane = (u32)b.me & 31, mine = (u32)(b.me - WORKERS) >> 5, n = (u32)share_count(b, SHARE_FIRST_UNIT), all = n * b.a.tokens;
+    const u32 lane = (u32)b.me & 31, mine = (u32)(b.me - WORKERS) >> 5, n = (u32)share_count(b, SHARE_FIRST_UNIT),
+              all = n * b.a.tokens;
     const u64 *list = b.a.units + share_first(b, SHARE_FIRST_UNIT);
     const u32 fetched = b.memory + S::O_MISC + M_FETCHED + mine * 4;
     u32 slot = mine, turn = 0, number = mine;
@@ -210,13 +234,11 @@ template <class S> INLINE void ring_fetch(block<S> &b)
         ROLL for (int i = 0; i < 32 && number < all; i++, number += FETCHERS)
         {
             const u32 low = shfl((u32)now, i), high = shfl((u32)(now >> 32), i), gate = full_gate(b, slot);
-            if (lane == 0) {
-                patience p;
-                while (turn != 0 && !gate_passed(gate + S::SLOTS * 8, (turn - 1) & 1))
-                    if (p.ends(b)) return;
-                copy_unit(b.memory + S::O_RING + slot * S::SLOT, (const void *)((u64)(high & 0xffff) << 32 | low), (high >> 16) * 16, gate);
-                sts_volatile(fetched, number + 1);
-            }
+            patience p;
+            while (turn != 0 && !gate_passed(gate + S::SLOTS * 8, (turn - 1) & 1))
+                if (p.ends(b)) return;
+            ring_copy(b, low, high, b.memory + S::O_RING + slot * S::SLOT, gate, (int)lane);
+            if (lane == 0) sts_volatile(fetched, number + 1);
             slot += FETCHERS;
             if (slot >= S::SLOTS) slot -= S::SLOTS, turn++;
         }
@@ -237,11 +259,13 @@ template <class S> INLINE u32 ring_unit(block<S> &b, u32 u)
     return b.memory + S::O_RING + slot * S::SLOT;
 }
 
-/* One of the two arrivals that free unit `u`: by a whole warp. */
-template <class S> INLINE void ring_release(block<S> &b, u32 u)
+/* Of the two arrivals that free unit `u`, one or both: by a whole warp. */
+template <class S> INLINE void ring_release(block<S> &b, u32 u, int arrivals)
 {
     warp_sync();
-    if ((b.me & 31) == 0) gate_arrive(empty_gate(b, (b.used + u) % S::SLOTS));
+    if ((b.me & 31) != 0) return;
+    gate_arrive(empty_gate(b, (b.used + u) % S::SLOTS));
+    if (arrivals == 2) gate_arrive(empty_gate(b, (b.used + u) % S::SLOTS));
 }
 
 /* ---- packets ---- */

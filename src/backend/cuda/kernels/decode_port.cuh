@@ -230,12 +230,16 @@ INLINE bool gate_passed(u32 gate, u32 parity)
     return ok;
 }
 INLINE void gate_arrive(u32 gate) { asm volatile("mbarrier.arrive.shared::cta.b64 _,[%0];" ::"r"(gate) : "memory"); }
+/* The one arrival that a turn wants, and bytes that must have come before it ends. */
+INLINE void copy_expect(u32 gate, u32 bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;" ::"r"(gate), "r"(bytes) : "memory");
+}
 /* Weights pass through the second cache once: packets, keys and values stay. */
-INLINE void copy_unit(u32 to, const void *from, u32 bytes, u32 gate)
+INLINE void copy_begin(u32 to, const void *from, u32 bytes, u32 gate)
 {
     asm volatile(
         "{.reg .b64 policy; createpolicy.fractional.L2::evict_first.b64 policy, 1.0;"
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _,[%0],%1;"
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%2],[%3],%1,[%0],policy;}" ::"r"(gate),
         "r"(bytes), "r"(to), "l"(from)
         : "memory");

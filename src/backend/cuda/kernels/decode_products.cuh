@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of a row with the block's tiles of a matrix. A lane is an output of a tile, a unit a chunk of the contract; what a chunk sums to goes to shared
- * memory, and a row is its chunk sums from left to right.
+ * Products of a row with the block's tiles of a matrix. A unit is a chunk of the contract for 32 outputs; what it sums to goes to shared memory, and a row of the
+ * product is its chunk sums from left to right.
  *
- * Two warps (a team) share a task: the groups of the first and of the second half of a chunk. Both multiply at once; only the short chain of the second waits for
- * the first's. A task is one unit, or two that meet the same activations (gate and up). A wide row brings two planes of activations to the same weights.
+ * A warp takes 16 outputs of a unit: lanes 0..15 multiply the groups of the first half of the chunk, lanes 16..31 those of the second; only the short chain of the
+ * second waits for the first's. Two warps (a team) share a unit, or two units that meet the same activations (gate and up). Of the down product, whose chunks are
+ * many, a block has pieces of 16 outputs, one warp a unit. A wide row brings two planes of activations to the same weights.
  */
 #pragma once
 
@@ -22,32 +23,34 @@ struct codes {
     u32 low[4], high[4];
 };
 
-/* Where a lane finds its parts of the groups of a unit, from group `first` on; `in_unit` groups. */
-template <int FORM> struct unit_view {
+/* Where a lane finds its parts of the groups of a unit, from group `first` on. The unit has `groups` groups and codes of ROWS outputs (32, or 16 of a piece), of
+ * which this is number `at`; scales always of 32, of which it is number `output`. */
+template <int FORM, int ROWS> struct unit_view {
+    enum { STEP = code_bytes(FORM, 1) / 32 * ROWS };
     u32 code, extra, scale, super;
-    __device__ __forceinline__ unit_view(u32 unit, int in_unit, int first, int lane)
+    __device__ __forceinline__ unit_view(u32 unit, int groups, int first, int at, int output)
     {
-        const u32 after = unit + code_bytes(FORM, 1) * in_unit, scales = after + extra_bytes(FORM, 1) * in_unit;
-        code = unit + first * code_bytes(FORM, 1) + lane * 16;
-        extra = after + first * extra_bytes(FORM, 1) + lane * (FORM == IM__CUDA_6_SUPER_16 ? 8 : 4);
-        super = scales + lane * (FORM == IM__CUDA_4_SUPER_MIN ? 4 : 2);
+        const u32 after = unit + STEP * groups, scales = after + extra_bytes(FORM, 1) * groups;
+        code = unit + first * STEP + at * 16;
+        extra = after + first * extra_bytes(FORM, 1) + output * (FORM == IM__CUDA_6_SUPER_16 ? 8 : 4);
+        super = scales + output * (FORM == IM__CUDA_4_SUPER_MIN ? 4 : 2);
         if (FORM == IM__CUDA_4_SUPER_MIN)
-            scale = scales + 128 + first * 64 + lane * 2;
+            scale = scales + 128 + first * 64 + output * 2;
         else if (FORM == IM__CUDA_6_SUPER_16)
-            scale = scales + 64 + first * 64 + lane;
+            scale = scales + 64 + first * 64 + output;
         else
-            scale = scales + first * 64 + lane * 2;
+            scale = scales + first * 64 + output * 2;
     }
 };
 
 INLINE void words_of(u32 *to, uint4 w) { to[0] = w.x, to[1] = w.y, to[2] = w.z, to[3] = w.w; }
 
-template <int FORM> INLINE codes load_codes(const unit_view<FORM> &v, int g)
+template <int FORM, int ROWS> INLINE codes load_codes(const unit_view<FORM, ROWS> &v, int g)
 {
     codes c;
-    words_of(c.low, lds_u4(v.code + g * code_bytes(FORM, 1)));
+    words_of(c.low, lds_u4(v.code + g * v.STEP));
     if constexpr (FORM == IM__CUDA_8_HALF) {
-        words_of(c.high, lds_u4(v.code + g * 1024 + 512));
+        words_of(c.high, lds_u4(v.code + g * v.STEP + 512));
     } else if constexpr (FORM == IM__CUDA_5_HALF) {
         const u32 top = lds_u(v.extra + g * 128);
         UNROLL for (int k = 0; k < 4; k++)
@@ -79,7 +82,7 @@ struct scales {
     float s[2], m;
 };
 
-template <int FORM> INLINE scales load_scales(const unit_view<FORM> &v, int g, float2 super)
+template <int FORM, int ROWS> INLINE scales load_scales(const unit_view<FORM, ROWS> &v, int g, float2 super)
 {
     scales x;
     x.m = 0.0f;
@@ -97,7 +100,7 @@ template <int FORM> INLINE scales load_scales(const unit_view<FORM> &v, int g, f
     return x;
 }
 
-template <int FORM> INLINE float2 load_super(const unit_view<FORM> &v)
+template <int FORM, int ROWS> INLINE float2 load_super(const unit_view<FORM, ROWS> &v)
 {
     if (FORM == IM__CUDA_4_SUPER_MIN) return f32_of_f16x2(lds_u(v.super));
     if (FORM == IM__CUDA_6_SUPER_16) return make_float2(f32_of_f16(lds_u16(v.super)), 0.0f);
@@ -128,20 +131,23 @@ template <int FORM, int G, int R, int P> struct products {
     float md[G][R][P], sum[G][P]; /* forms with a minimum */
 };
 
-template <int FORM, int G, int R, int P>
-INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int in_unit, int first, int lane, u32 acts, u32 plane)
+/* Of groups that are not `there` (beyond the end of a short unit) nothing enters the chain: their scales and sums count as 0. `plane`: from one plane of
+ * activations to the next. */
+template <int FORM, int ROWS, int G, int R, int P>
+INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int groups, int first, int there, int at, int output, u32 acts,
+                     u32 plane)
 {
     float2 super[R];
-    UNROLL for (int r = 0; r < R; r++) super[r] = load_super(unit_view<FORM>(unit[r], in_unit, first, lane));
+    UNROLL for (int r = 0; r < R; r++) super[r] = load_super(unit_view<FORM, ROWS>(unit[r], groups, first, at, output));
     UNROLL for (int g = 0; g < G; g++)
     {
         codes c[R];
         scales s[R];
         UNROLL for (int r = 0; r < R; r++)
         {
-            const unit_view<FORM> v(unit[r], in_unit, first, lane);
-            c[r] = load_codes<FORM>(v, g);
-            s[r] = load_scales<FORM>(v, g, super[r]);
+            const unit_view<FORM, ROWS> v(unit[r], groups, first, at, output);
+            c[r] = load_codes(v, g);
+            s[r] = load_scales(v, g, super[r]);
         }
         UNROLL for (int p = 0; p < P; p++)
         {
@@ -149,12 +155,17 @@ INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int in_unit, i
             const uint4 a = lds_u4(record), b = lds_u4(record + 16);
             const float2 ds = lds_f2(record + 32);
             const u32 second = FORM == IM__CUDA_6_SUPER_16 ? lds_u(record + 40) : 0;
-            x.sum[g][p] = ds.y;
+            x.sum[g][p] = g < there ? ds.y : 0.0f;
             UNROLL for (int r = 0; r < R; r++)
             {
-                integer_sums<FORM>(x.f[g][r][p], c[r], a, b, bits_of(ds.y), second);
-                UNROLL for (int k = 0; k < scales_of(FORM); k++) x.sd[g][r][p][k] = s[r].s[k] * ds.x;
-                x.md[g][r][p] = has_min(FORM) ? s[r].m * ds.x : 0.0f;
+                float f[2];
+                integer_sums<FORM>(f, c[r], a, b, bits_of(ds.y), second);
+                UNROLL for (int k = 0; k < scales_of(FORM); k++)
+                {
+                    x.f[g][r][p][k] = g < there ? f[k] : 0.0f;
+                    x.sd[g][r][p][k] = g < there ? s[r].s[k] * ds.x : 0.0f;
+                }
+                x.md[g][r][p] = has_min(FORM) && g < there ? s[r].m * ds.x : 0.0f;
             }
         }
     }
@@ -169,20 +180,21 @@ template <int FORM, int G, int R, int P> INLINE void chain(const products<FORM, 
     }
 }
 
-/* ---- the tasks of a matrix: `tiles` tiles (pairs of tiles for R 2) of C chunks, the last of LAST groups; those from `wide` on with two planes ---- */
+/* ---- the tasks of a matrix: `tiles` tiles (pairs of tiles for R 2, pieces of 16 rows for ROWS 16) of C chunks, the last of LAST groups ---- */
 
-template <int C, int LAST, int R> struct task {
+template <int C, int LAST, int R, int ROWS> struct tasks {
+    enum { STEP = ROWS == 32 ? TEAMS : WARPS };
     int n, count, tile, chunk; /* task, tasks */
     u32 unit[R];
 };
 
-/* Chunk sums: [tile][unit of the task][plane][chunk][output]. */
-template <class S, int C, int R, int P> INLINE u32 part_of(const block<S> &b, int tile, int r, int p, int chunk)
+/* Chunk sums: [tile][unit of the task][plane][chunk][ROWS outputs]. */
+template <class S, int C, int R, int PLANES, int ROWS> INLINE u32 part_of(const block<S> &b, int tile, int r, int plane, int chunk)
 {
-    return b.memory + S::O_PARTS + ((((tile * R + r) * P + p) * C) + chunk) * 128;
+    return b.memory + S::O_PARTS + ((((tile * R + r) * PLANES + plane) * C) + chunk) * (ROWS * 4);
 }
 
-template <class S, int C, int LAST, int R> INLINE void task_fetch(block<S> &b, task<C, LAST, R> &t)
+template <class S, int C, int LAST, int R, int ROWS> INLINE void task_fetch(block<S> &b, tasks<C, LAST, R, ROWS> &t)
 {
     if (t.n >= t.count) return;
     t.tile = t.n / C;
@@ -191,61 +203,56 @@ template <class S, int C, int LAST, int R> INLINE void task_fetch(block<S> &b, t
 }
 
 /* Before the input of the phase is waited for: the first task, with its weights. */
-template <class S, int C, int LAST, int R> INLINE task<C, LAST, R> tasks_begin(block<S> &b, int tiles)
+template <class S, int C, int LAST, int R, int ROWS> INLINE tasks<C, LAST, R, ROWS> tasks_begin(block<S> &b, int tiles)
 {
-    task<C, LAST, R> t = {}; /* all of it: what is not set on some path would be kept from the layer before, in registers */
-    t.n = (fresh(b.me) >> 5) % TEAMS;
+    tasks<C, LAST, R, ROWS> t = {}; /* all of it: what is not set on some path would be kept from the layer before, in registers */
+    t.n = (fresh(b.me) >> 5) % t.STEP;
     t.count = tiles * C;
-    task_fetch<S, C, LAST, R>(b, t);
+    task_fetch(b, t);
     return t;
 }
 
-template <class S, int FORM, int C, int GROUPS, int R, int P, int PLANES, int LAST>
-INLINE void task_do(block<S> &b, const task<C, LAST, R> &t)
+/* One plane of a task; `half`: which 16 outputs of the 32. */
+template <int FORM, int PLANES, class S, int C, int LAST, int R, int ROWS>
+INLINE void task_plane(block<S> &b, const tasks<C, LAST, R, ROWS> &t, int half, int plane)
 {
-    const int id = fresh(b.me), lane = id & 31, half = id / (TEAMS * 32), bar = BAR_TEAM + (id >> 5) % TEAMS;
-    const u32 acts = b.memory + S::O_ACTS + t.chunk * CHUNK_BYTES + half * (GROUPS / 2 * RECORD);
-    const u32 part = part_of<S, C, R, PLANES>(b, t.tile, 0, 0, t.chunk) + lane * 4;
-    products<FORM, GROUPS / 2, R, P> x;
-    multiply<FORM, GROUPS / 2, R, P>(x, t.unit, GROUPS, half * (GROUPS / 2), lane, acts, S::CHUNKS * CHUNK_BYTES);
-    float sum[R][P];
-    UNROLL for (int i = 0; i < R * P; i++) sum[i / P][i % P] = 0.0f;
-    if (half != 0) {
-        bar_sync(bar, 64);
-        UNROLL for (int i = 0; i < R * P; i++) sum[i / P][i % P] = lds_f(part + (i / P * PLANES + i % P) * C * 128);
-    }
-    chain<FORM, GROUPS / 2, R, P>(x, sum);
-    UNROLL for (int i = 0; i < R * P; i++) sts_f(part + (i / P * PLANES + i % P) * C * 128, sum[i / P][i % P]);
-    if (half == 0) bar_sync(bar, 64);
-    UNROLL for (int r = 0; r < R; r++) ring_release(b, t.n * R + r);
+    const int lane = fresh(b.me) & 31, row = lane & 15, side = lane >> 4, groups = LAST == 8 || t.chunk < C - 1 ? 8 : LAST;
+    const int first = LAST == 8 ? side * 4 : side * (groups >> 1), there = LAST == 8 ? 4 : groups >> 1, output = half * 16 + row;
+    const u32 acts = b.memory + S::O_ACTS + plane * (S::CHUNKS * CHUNK_BYTES) + t.chunk * CHUNK_BYTES + first * RECORD;
+    products<FORM, 4, R, 1> x;
+    multiply<FORM, ROWS>(x, t.unit, groups, first, there, ROWS == 32 ? output : row, output, acts, 0);
+    float sum[R][1];
+    UNROLL for (int r = 0; r < R; r++) sum[r][0] = 0.0f;
+    chain(x, sum);
+    UNROLL for (int r = 0; r < R; r++) sum[r][0] = shfl(sum[r][0], row);
+    chain(x, sum);
+    if (side != 0)
+        UNROLL for (int r = 0; r < R; r++)
+            sts_f(part_of<S, C, R, PLANES, ROWS>(b, t.tile, r, plane, t.chunk) + (ROWS == 32 ? output : row) * 4, sum[r][0]);
 }
 
-template <class S, int FORM, int C, int LAST, int R, int PLANES> INLINE void tasks_do(block<S> &b, task<C, LAST, R> &t, int wide)
+/* All tasks of the block. Tiles from `wide` on have two planes. `piece`: the number of the first piece. */
+template <int FORM, int PLANES, class S, int C, int LAST, int R, int ROWS>
+INLINE void tasks_do(block<S> &b, tasks<C, LAST, R, ROWS> &t, int wide, int piece)
 {
-    if (t.n < t.count) ROLL for (;;)
-        {
-            const bool last = LAST != 8 && t.chunk == C - 1, two = PLANES == 2 && t.tile >= wide;
-            if (last && two)
-                task_do<S, FORM, C, LAST, R, PLANES, PLANES, LAST>(b, t);
-            else if (last)
-                task_do<S, FORM, C, LAST, R, 1, PLANES, LAST>(b, t);
-            else if (two)
-                task_do<S, FORM, C, 8, R, PLANES, PLANES, LAST>(b, t);
-            else
-                task_do<S, FORM, C, 8, R, 1, PLANES, LAST>(b, t);
-            t.n += TEAMS;
-            if (t.n >= t.count) break;
-            task_fetch<S, C, LAST, R>(b, t);
-        }
+    ROLL while (t.n < t.count)
+    {
+        const int half = ROWS == 32 ? fresh(b.me) / (TEAMS * 32) : (piece + t.tile) & 1,
+                  planes = PLANES == 2 && t.tile >= wide ? 2 : 1;
+        ROLL for (int plane = 0; plane < planes; plane++) task_plane<FORM, PLANES>(b, t, half, plane);
+        UNROLL for (int r = 0; r < R; r++) ring_release(b, t.n * R + r, ROWS == 32 ? 1 : 2);
+        t.n += t.STEP;
+        task_fetch(b, t);
+    }
     b.used += (u32)(t.count * R);
     sync_all(b);
 }
 
-/* A row of the product: its chunk sums from left to right. `part` is that of chunk 0. */
-template <int C> INLINE float row_sum(u32 part)
+/* A row of the product: its chunk sums from left to right. `part` is that of chunk 0, `step` from one chunk to the next. */
+template <int C> INLINE float row_sum(u32 part, int step)
 {
     float v[C], y;
-    UNROLL for (int c = 0; c < C; c++) v[c] = lds_f(part + c * 128);
+    UNROLL for (int c = 0; c < C; c++) v[c] = lds_f(part + c * step);
     y = v[0];
     UNROLL for (int c = 1; c < C; c++) y = y + v[c];
     return y;

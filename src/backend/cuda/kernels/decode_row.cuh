@@ -80,20 +80,22 @@ template <int FORM, int N, class S> INLINE void receive_groups(block<S> &b, cons
     sync_all(b);
 }
 
-/* ---- rows of 32 outputs on their way: three values a packet ---- */
+/* ---- rows of a tile or a piece on their way: three values a packet ---- */
 
-/* The warp's 32 values, one a lane. */
-INLINE void send_tile(uint4 *to, int tile, float y, int lane, u32 tag)
+/* ROWS values, one a lane of the first or (piece 1 of two) the last ROWS. */
+template <int ROWS> INLINE void send_rows(uint4 *to, int number, float y, int lane, u32 tag)
 {
-    float y0 = shfl(y, min(3 * lane, 31)), y1 = shfl(y, min(3 * lane + 1, 31)), y2 = shfl(y, min(3 * lane + 2, 31));
-    if (lane < IM__DECODE_TILE_PACKETS)
-        packet_store4(to + tile * IM__DECODE_TILE_PACKETS + lane, bits_of(y0), bits_of(y1), bits_of(y2), tag);
+    constexpr int PACKETS = (ROWS + 2) / 3;
+    const int row = lane % ROWS, base = lane - row;
+    float y0 = shfl(y, base + min(3 * row, ROWS - 1)), y1 = shfl(y, base + min(3 * row + 1, ROWS - 1)),
+          y2 = shfl(y, base + min(3 * row + 2, ROWS - 1));
+    if (row < PACKETS) packet_store4(to + number * PACKETS + row, bits_of(y0), bits_of(y1), bits_of(y2), tag);
 }
 
-/* A whole row, to O_PARTS. */
-template <class S> INLINE void receive_row(block<S> &b, const uint4 *from, u32 tag)
+/* A whole row that was sent by ROWS, to O_PARTS. */
+template <int ROWS, class S> INLINE void receive_row(block<S> &b, const uint4 *from, u32 tag)
 {
-    constexpr int N = (S::ROW_PACKETS + WORKERS - 1) / WORKERS;
+    constexpr int PACKETS = (ROWS + 2) / 3, ALL = S::WIDTH / ROWS * PACKETS, N = (ALL + WORKERS - 1) / WORKERS;
     const int id = fresh(b.me);
     uint4 p[N];
     patience wait;
@@ -102,18 +104,17 @@ template <class S> INLINE void receive_row(block<S> &b, const uint4 *from, u32 t
         all = true;
         UNROLL for (int i = 0; i < N; i++)
         {
-            p[i] = packet_load4(from + min(id + i * WORKERS, S::ROW_PACKETS - 1));
+            p[i] = packet_load4(from + min(id + i * WORKERS, ALL - 1));
             all &= p[i].w == tag;
         }
     } while (!all && !wait.ends(b));
     UNROLL for (int i = 0; i < N; i++)
     {
-        int k = min(id + i * WORKERS, S::ROW_PACKETS - 1), tile = k / IM__DECODE_TILE_PACKETS,
-            j = k - tile * IM__DECODE_TILE_PACKETS;
-        u32 at = b.memory + S::O_PARTS + (tile * 32 + j * 3) * 4;
+        const int k = min(id + i * WORKERS, ALL - 1), number = k / PACKETS, row = (k - number * PACKETS) * 3;
+        const u32 at = b.memory + S::O_PARTS + (number * ROWS + row) * 4;
         sts_u(at, p[i].x);
-        sts_u(at + 4, p[i].y);
-        if (j < IM__DECODE_TILE_PACKETS - 1) sts_u(at + 8, p[i].z); /* the eleventh holds two */
+        if (row + 1 < ROWS) sts_u(at + 4, p[i].y); /* the last packet is not full */
+        if (row + 2 < ROWS) sts_u(at + 8, p[i].z);
     }
     sync_all(b);
 }
@@ -163,9 +164,9 @@ template <class S> INLINE void residual_lanes(block<S> &b, const float *post, bo
     if (id == 0) sts_f(b.memory + S::O_MISC + M_FACTOR, factor);
 }
 
-/* residual += norm of the row in `from` (none: NULL) with weights `post`; then, if wanted, the residual's norm with weights `pre` is quantised for FORM, with
+/* residual += norm of the row in `from` (none: NULL; sent by ROWS) with weights `post`; then, if wanted, the residual's norm with weights `pre` is quantised for FORM, with
  * a second plane if `wide`. What does not depend on the row is fetched before it is waited for. */
-template <int FORM, class S>
+template <int FORM, int ROWS, class S>
 INLINE void norm(block<S> &b, const uint4 *from, u32 tag, int part, u32 target, const float *post, const float *pre, bool normed,
                  bool wide)
 {
@@ -176,7 +177,7 @@ INLINE void norm(block<S> &b, const uint4 *from, u32 tag, int part, u32 target, 
         normed && warp + i * WARPS < S::GROUPS ? load_constant(pre + id + i * WORKERS) : 0.0f;
     if (from != 0) {
         await_announced(b, part, target);
-        receive_row(b, from, tag);
+        receive_row<ROWS>(b, from, tag);
     }
     if (id < 128) residual_lanes(b, after, from != 0, normed);
     sync_all(b);
@@ -184,8 +185,8 @@ INLINE void norm(block<S> &b, const uint4 *from, u32 tag, int part, u32 target, 
     const float factor = lds_f(b.memory + S::O_MISC + M_FACTOR);
     UNROLL for (int i = 0; i < S::MINE; i++) x[i] =
         warp + i * WARPS < S::GROUPS ? (lds_f(b.memory + S::O_ROW + (id + i * WORKERS) * 4) * factor) * before[i] : 1.0f;
-    store_groups<FORM, S::MINE>(b, x, warp, WARPS, S::GROUPS, 0);
-    if (wide) store_groups<FORM, S::MINE>(b, x, warp, WARPS, S::GROUPS, S::CHUNKS * CHUNK_BYTES);
+    ROLL for (int plane = 0; plane < (wide ? 2 : 1); plane++)
+        store_groups<FORM, S::MINE>(b, x, warp, WARPS, S::GROUPS, plane * (S::CHUNKS * CHUNK_BYTES));
     sync_all(b);
 }
 

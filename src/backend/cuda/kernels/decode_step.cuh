@@ -14,20 +14,20 @@ template <class S> INLINE void queries_keys_values(block<S> &b)
 {
     constexpr int WIDE = S::QUERIES / 32; /* keys and values begin at this tile */
     const int first = share_first(b, SHARE_QKV), tiles = share_count(b, SHARE_QKV), parity = parity_of(b);
-    auto work = tasks_begin<S, S::CHUNKS, S::LAST, 1>(b, tiles);
+    auto work = tasks_begin<S, S::CHUNKS, S::LAST, 1, 32>(b, tiles);
     const u32 next = layer_prefetch(b);
-    const uint4 *row = b.layer == 0 ? (const uint4 *)0 : (const uint4 *)b.a.down_rows + (parity ^ 1) * S::ROW_PACKETS;
-    norm<S::FORM>(b, row, tag_of(b) - 1, IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN],
-                  earlier_vector(b, L_POST_FFN_NORM), layer_vector(b, L_ATTN_NORM), tiles > 0, first + tiles > WIDE);
+    const uint4 *row = b.layer == 0 ? (const uint4 *)0 : (const uint4 *)b.a.down_rows + (parity ^ 1) * S::PIECE_ROW_PACKETS;
+    norm<S::FORM, 16>(b, row, tag_of(b) - 1, IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN],
+                      earlier_vector(b, L_POST_FFN_NORM), layer_vector(b, L_ATTN_NORM), tiles > 0, first + tiles > WIDE);
     layer_store(b, next);
     stamp(b, 1);
     if (tiles > 0) {
-        tasks_do<S, S::FORM, S::CHUNKS, S::LAST, 1, 2>(b, work, max(WIDE - first, 0));
+        tasks_do<S::FORM, 2>(b, work, max(WIDE - first, 0), 0);
         const int id = fresh(b.me), lane = id & 31;
         u64 *to = b.a.qkv + (u64)parity * (S::QUERIES + 2 * S::KEYS) + first * 32 + lane;
         for (int i = id >> 5; i < tiles; i += WARPS) {
-            float y = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 1, 2>(b, i, 0, 0, 0) + lane * 4);
-            if (first + i >= WIDE) y = y + row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 1, 2>(b, i, 0, 1, 0) + lane * 4);
+            float y = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 1, 2, 32>(b, i, 0, 0, 0) + lane * 4, 128);
+            if (first + i >= WIDE) y = y + row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 1, 2, 32>(b, i, 0, 1, 0) + lane * 4, 128);
             send(to + i * 32, y, tag_of(b));
         }
     }
@@ -38,34 +38,34 @@ template <class S> INLINE void attention_output(block<S> &b)
 {
     const int first = share_first(b, SHARE_OUT), tiles = share_count(b, SHARE_OUT), parity = parity_of(b);
     if (tiles == 0) return;
-    auto work = tasks_begin<S, S::HEADS, 8, 1>(b, tiles);
+    auto work = tasks_begin<S, S::HEADS, 8, 1, 32>(b, tiles);
     merged_input(b);
     if (is_speaker(b)) announce(b, IM__DECODE_OUT);
     stamp(b, 5);
-    tasks_do<S, S::FORM, S::HEADS, 8, 1, 1>(b, work, 0);
+    tasks_do<S::FORM, 1>(b, work, 0, 0);
     const int id = fresh(b.me), lane = id & 31;
     for (int i = id >> 5; i < tiles; i += WARPS)
-        send_tile((uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, first + i,
-                  row_sum<S::HEADS>(part_of<S, S::HEADS, 1, 1>(b, i, 0, 0, 0) + lane * 4), lane, tag_of(b));
+        send_rows<32>((uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, first + i,
+                      row_sum<S::HEADS>(part_of<S, S::HEADS, 1, 1, 32>(b, i, 0, 0, 0) + lane * 4, 128), lane, tag_of(b));
     stamp(b, 6);
 }
 
 template <class S> INLINE void gate_and_up(block<S> &b)
 {
     const int first = share_first(b, SHARE_GATE), tiles = share_count(b, SHARE_GATE), parity = parity_of(b);
-    auto work = tasks_begin<S, S::CHUNKS, S::LAST, 2>(b, tiles);
-    norm<S::FORM>(b, (const uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, tag_of(b), IM__DECODE_OUT,
-                  (turn_of(b) + 1) * b.a.announcers[IM__DECODE_OUT], layer_vector(b, L_POST_ATTN_NORM), layer_vector(b, L_FFN_NORM),
-                  tiles > 0, false);
+    auto work = tasks_begin<S, S::CHUNKS, S::LAST, 2, 32>(b, tiles);
+    norm<S::FORM, 32>(b, (const uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, tag_of(b), IM__DECODE_OUT,
+                      (turn_of(b) + 1) * b.a.announcers[IM__DECODE_OUT], layer_vector(b, L_POST_ATTN_NORM),
+                      layer_vector(b, L_FFN_NORM), tiles > 0, false);
     stamp(b, 7);
     if (tiles == 0) return;
-    tasks_do<S, S::FORM, S::CHUNKS, S::LAST, 2, 1>(b, work, 0);
+    tasks_do<S::FORM, 1>(b, work, 0, 0);
     if (is_speaker(b)) announce(b, IM__DECODE_HIDDEN);
     stamp(b, 8);
     const int id = fresh(b.me), lane = id & 31;
     for (int i = id >> 5; i < tiles; i += WARPS) {
-        float gate = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 2, 1>(b, i, 0, 0, 0) + lane * 4);
-        float up = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 2, 1>(b, i, 1, 0, 0) + lane * 4);
+        float gate = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 2, 1, 32>(b, i, 0, 0, 0) + lane * 4, 128);
+        float up = row_sum<S::CHUNKS>(part_of<S, S::CHUNKS, 2, 1, 32>(b, i, 1, 0, 0) + lane * 4, 128);
         send_group(b, contract_gelu(gate) * up, (uint4 *)b.a.hidden + parity * S::HIDDEN_GROUPS * IM__DECODE_GROUP_PACKETS,
                    S::HIDDEN_GROUPS, first + i, tag_of(b));
     }
@@ -74,19 +74,21 @@ template <class S> INLINE void gate_and_up(block<S> &b)
 
 template <class S> INLINE void down(block<S> &b)
 {
-    const int first = share_first(b, SHARE_DOWN), tiles = share_count(b, SHARE_DOWN), parity = parity_of(b);
-    if (tiles == 0) return;
-    auto work = tasks_begin<S, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1>(b, tiles);
+    const int first = share_first(b, SHARE_DOWN), pieces = share_count(b, SHARE_DOWN), parity = parity_of(b);
+    if (pieces == 0) return;
+    auto work = tasks_begin<S, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1, 16>(b, pieces);
     await_announced(b, IM__DECODE_HIDDEN, (turn_of(b) + 1) * b.a.announcers[IM__DECODE_HIDDEN]);
     receive_groups<S::FORM, S::HIDDEN_GROUPS>(b, (const uint4 *)b.a.hidden + parity * S::HIDDEN_GROUPS * IM__DECODE_GROUP_PACKETS,
                                               tag_of(b));
     if (is_speaker(b)) announce(b, IM__DECODE_DOWN);
     stamp(b, 10);
-    tasks_do<S, S::FORM, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1, 1>(b, work, 0);
+    tasks_do<S::FORM, 1>(b, work, 0, first);
     const int id = fresh(b.me), lane = id & 31;
-    for (int i = id >> 5; i < tiles; i += WARPS)
-        send_tile((uint4 *)b.a.down_rows + parity * S::ROW_PACKETS, first + i,
-                  row_sum<S::HIDDEN_CHUNKS>(part_of<S, S::HIDDEN_CHUNKS, 1, 1>(b, i, 0, 0, 0) + lane * 4), lane, tag_of(b));
+    for (int i = id >> 5; i * 2 < pieces; i += WARPS) { /* two pieces a warp */
+        const int piece = min(i * 2 + (lane >> 4), pieces - 1);
+        const float y = row_sum<S::HIDDEN_CHUNKS>(part_of<S, S::HIDDEN_CHUNKS, 1, 1, 16>(b, piece, 0, 0, 0) + (lane & 15) * 4, 64);
+        send_rows<16>((uint4 *)b.a.down_rows + parity * S::PIECE_ROW_PACKETS, first + piece, y, lane, tag_of(b));
+    }
     stamp(b, 11);
 }
 
@@ -108,17 +110,17 @@ INLINE void prefer_in_warp(candidate &best)
     for (int h = 16; h > 0; h >>= 1) prefer(best, shfl_xor(best.logit, h), shfl_xor(best.token, h));
 }
 
-/* One warp, one unit, two planes. */
-template <class S, int GROUPS> INLINE void head_chunk(block<S> &b, u32 unit, int chunk, float (&sum)[1][2])
+/* One warp, one unit of `groups` groups, two planes. */
+template <class S> INLINE void head_chunk(block<S> &b, u32 unit, int chunk, int groups, float (&sum)[1][2])
 {
     const int lane = fresh(b.me) & 31;
-    const u32 acts = b.memory + S::O_ACTS + chunk * CHUNK_BYTES;
-    ROLL for (int half = 0; half < 2; half++)
+    ROLL for (int first = 0; first < groups; first += 4)
     {
-        products<S::HEAD_FORM, GROUPS / 2, 1, 2> x;
-        multiply<S::HEAD_FORM, GROUPS / 2, 1, 2>(x, &unit, GROUPS, half * (GROUPS / 2), lane, acts + half * (GROUPS / 2 * RECORD),
-                                                 S::CHUNKS * CHUNK_BYTES);
-        chain<S::HEAD_FORM, GROUPS / 2, 1, 2>(x, sum);
+        const u32 acts = b.memory + S::O_ACTS + chunk * CHUNK_BYTES + first * RECORD;
+        products<S::HEAD_FORM, 4, 1, 2> x;
+        multiply<S::HEAD_FORM, 32>(x, &unit, groups, first, S::LAST % 4 == 0 ? 4 : groups - first, lane, lane, acts,
+                                   S::CHUNKS * CHUNK_BYTES);
+        chain(x, sum);
     }
 }
 
@@ -130,12 +132,8 @@ template <class S> INLINE float head_tile(block<S> &b, int unit, int stride)
     {
         float sum[1][2] = {{0.0f, 0.0f}};
         const u32 at = ring_unit(b, unit);
-        if (S::LAST != 8 && c == S::CHUNKS - 1)
-            head_chunk<S, S::LAST>(b, at, c, sum);
-        else
-            head_chunk<S, 8>(b, at, c, sum);
-        ring_release(b, unit);
-        ring_release(b, unit);
+        head_chunk(b, at, c, c < S::CHUNKS - 1 ? 8 : S::LAST, sum);
+        ring_release(b, unit, 2);
         y[0] = c == 0 ? sum[0][0] : y[0] + sum[0][0];
         y[1] = c == 0 ? sum[0][1] : y[1] + sum[0][1];
     }
@@ -148,9 +146,9 @@ template <class S> INLINE void head(block<S> &b)
 {
     const int t = (int)b.token;
     const int first = share_first(b, SHARE_HEAD), tiles = share_count(b, SHARE_HEAD);
-    norm<S::HEAD_FORM>(b, (const uint4 *)b.a.down_rows + (parity_of(b) ^ 1) * S::ROW_PACKETS, tag_of(b) - 1, IM__DECODE_DOWN,
-                       turn_of(b) * b.a.announcers[IM__DECODE_DOWN], earlier_vector(b, L_POST_FFN_NORM), b.a.final_norm, true,
-                       true);
+    norm<S::HEAD_FORM, 16>(b, (const uint4 *)b.a.down_rows + (parity_of(b) ^ 1) * S::PIECE_ROW_PACKETS, tag_of(b) - 1,
+                           IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN], earlier_vector(b, L_POST_FFN_NORM),
+                           b.a.final_norm, true, true);
     const int id = fresh(b.me), lane = id & 31, warp = id >> 5;
     float *logits = b.a.logits + (b.a.keep_all ? (u64)t * b.a.vocab : 0);
     candidate best = {-f32_of(0x7f800000), 0x7fffffff};
