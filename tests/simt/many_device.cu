@@ -28,12 +28,21 @@ extern "C" {
         }                                                                                                                          \
     } while (0)
 
+#ifdef IM__MANY_FEW_FORMS
+#define IM__MANY_90_FORMS(X) X(4_half, IM__CUDA_4_HALF) X(4_super_min, IM__CUDA_4_SUPER_MIN) X(6_super_16, IM__CUDA_6_SUPER_16)
+#else
+#define IM__MANY_90_FORMS IM__MANY_FORMS
+#endif
+
 typedef void kernel(const im__cuda_products products);
 
 #define SHAPE(form, name)                                                                                                          \
     extern "C" __global__ void im_matmul_many_##form##_##name(const __grid_constant__ im__cuda_products products);
 #define FORM(form, number) IM__MANY_EACH_SHAPE(SHAPE, form)
 IM__MANY_FORMS(FORM)
+#undef FORM
+#define FORM(form, number) IM__MANY_90_EACH_SHAPE(SHAPE, form)
+IM__MANY_90_FORMS(FORM)
 #undef SHAPE
 #undef FORM
 #define FORM(form, number) extern "C" __global__ void im_matmul_many_##form(const __grid_constant__ im__cuda_products products);
@@ -49,6 +58,12 @@ static kernel *find(uint32_t form, int shape)
         IM__MANY_EACH_SHAPE(SHAPE, f)                                                                                              \
     }
     IM__MANY_FORMS(FORM)
+#undef FORM
+#define FORM(f, number)                                                                                                            \
+    if (form == number) {                                                                                                          \
+        IM__MANY_90_EACH_SHAPE(SHAPE, f)                                                                                           \
+    }
+    IM__MANY_90_FORMS(FORM)
 #undef SHAPE
 #undef FORM
 #define FORM(f, number)                                                                                                            \
@@ -58,26 +73,25 @@ static kernel *find(uint32_t form, int shape)
     return NULL;
 }
 
-static const char *const shape_names[] = {
-#define X(name, ...) #name,
-    IM__MANY_SHAPES(X)
-#undef X
-};
+static bool fits(uint32_t form, int shape)
+{
+    return im__many_launch_of(form, shape).shared <= 227 * 1024 && find(form, shape) != NULL;
+}
 
 static void launch(const im__cuda_products &p, int shape, uint32_t rows, cudaStream_t stream)
 {
     const uint32_t form = p.product[0].w.form;
     im__cuda_products q = p;
+    const im__many_launch l = im__many_launch_of(form, shape);
     bool wide = false;
     for (uint32_t i = 0; i < q.count; i++) {
-        q.first_block[i + 1] = q.first_block[i] + im__many_blocks(form, (im__many_shape)shape, q.product[i].w.n_out);
+        q.first_block[i + 1] = q.first_block[i] + im__many_blocks(&l, q.product[i].w.n_out);
         wide = wide || q.product[i].wide;
     }
-    const dim3 grid(q.first_block[q.count], im__many_row_tiles(form, (im__many_shape)shape, rows, wide));
+    const dim3 grid(q.first_block[q.count], im__many_row_blocks(&l, rows, wide));
     kernel *k = find(form, shape);
-    const uint32_t bytes = im__many_shared(form, (im__many_shape)shape);
-    OK(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    k<<<grid, im__many_threads(form, (im__many_shape)shape), bytes, stream>>>(q);
+    OK(cudaFuncSetAttribute(k, cudaFuncAttributeMaxDynamicSharedMemorySize, l.shared));
+    k<<<grid, l.threads, l.shared, stream>>>(q);
     OK(cudaGetLastError());
 }
 
@@ -100,8 +114,8 @@ static void check(many_case *c)
     many_case_bind(c, address, &p);
     for (int i = 0; i < MANY_BLOCKS; i++)
         if (c->bytes[i]) OK(cudaMemcpyAsync(device[i], c->block[i], c->bytes[i], cudaMemcpyHostToDevice, stream));
-    for (int s = 0; s < (im__many_is_float(c->form) ? 1 : IM__MANY_SHAPE_COUNT); s++)
-        for (int again = 0; again < 2; again++) {
+    for (int s = 0; s < (im__many_is_float(c->form) ? 1 : IM__MANY_ALL_SHAPES); s++)
+        for (int again = 0; again < 2 && fits(c->form, s); again++) {
             many_case_poison(c);
             for (uint32_t i = 0; i < c->products; i++)
                 OK(cudaMemcpyAsync(device[MANY_Y + i], c->block[MANY_Y + i], c->bytes[MANY_Y + i], cudaMemcpyHostToDevice, stream));
@@ -114,7 +128,7 @@ static void check(many_case *c)
             if (wrong == 0) continue;
             char name[200];
             many_case_name(c, name, sizeof name);
-            if (bad++ < 20) printf("WRONG %zu: shape %s: %s\n", wrong, shape_names[s], name);
+            if (bad++ < 20) printf("WRONG %zu: shape %s: %s\n", wrong, im__many_launch_of(c->form, s).name, name);
         }
     for (int i = 0; i < MANY_BLOCKS; i++) OK(cudaFree(device[i]));
     many_case_clear(c);
@@ -235,9 +249,9 @@ static void times(uint32_t form, const char *name, const model &m, uint32_t rows
         for (uint32_t i = 0; i < counts[f]; i++)
             macs += (double)rows * phases[f][i].n_in * phases[f][i].n_out * (1 + phases[f][i].wide);
         printf("%-3s %-12s %4u rows %-8s us:", m.name, name, rows, phase_names[f]);
-        for (int s = 0; s < IM__MANY_SHAPE_COUNT; s++) {
-            if ((rows >= 512 && im__many_tile_rows((im__many_shape)s) < 64) ||
-                (rows <= 16 && im__many_tile_rows((im__many_shape)s) >= 64)) {
+        for (int s = 0; s < IM__MANY_ALL_SHAPES; s++) {
+            const uint32_t tile = im__many_launch_of(form, s).rows;
+            if (!fits(form, s) || (rows >= 512 && tile < 64) || (rows <= 16 && tile >= 64)) {
                 printf("       -");
                 continue;
             }
@@ -266,14 +280,15 @@ int main(int argc, char **argv)
     fill<<<1024, 256>>>((uint32_t *)groups, (size_t)4096 * 15360 / 32 * 2, 0x3fff3fff);
     OK(cudaDeviceSynchronize());
     printf("%40s", "");
-    for (const char *n : shape_names) printf(" %7s", n);
+    for (int s = 0; s < IM__MANY_ALL_SHAPES; s++) printf(" %7s", im__many_launch_of(0, s).name);
     printf("\n");
     static const uint32_t rows[] = {8, 16, 32, 64, 128, 512, 2048};
     for (const model &m : models)
         for (uint32_t r : rows) times(IM__CUDA_4_HALF, "4_half", m, r);
     for (const model &m : models)
         for (uint32_t r : {16u, 64u, 2048u}) times(IM__CUDA_4_SUPER_MIN, "4_super_min", m, r);
-    for (uint32_t r : {64u, 2048u}) times(IM__CUDA_5_HALF, "5_half", models[1], r);
-    for (uint32_t r : {64u, 2048u}) times(IM__CUDA_6_SUPER_16, "6_super_16", models[1], r);
+    for (uint32_t form : {IM__CUDA_5_HALF, IM__CUDA_8_HALF, IM__CUDA_6_SUPER_16})
+        for (uint32_t r : {64u, 2048u})
+            times(form, form == IM__CUDA_5_HALF ? "5_half" : form == IM__CUDA_8_HALF ? "8_half" : "6_super_16", models[1], r);
     return bad != 0;
 }

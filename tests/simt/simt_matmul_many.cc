@@ -2,3 +2,6 @@
 #include "simt.h"
 
 #include "backend/cuda/kernels/matmul_many.cu"
+#undef KERNEL
+#undef FORM
+#include "backend/cuda/kernels/matmul_many_90.cu"

@@ -18,7 +18,7 @@ extern "C" {
 typedef void kernel(const im__cuda_products products);
 
 #define SHAPE(form, name) extern "C" void im_matmul_many_##form##_##name(const im__cuda_products products);
-#define FORM(form, number) IM__MANY_EACH_SHAPE(SHAPE, form)
+#define FORM(form, number) IM__MANY_EACH_SHAPE(SHAPE, form) IM__MANY_90_EACH_SHAPE(SHAPE, form)
 IM__MANY_FORMS(FORM)
 #undef SHAPE
 #undef FORM
@@ -26,13 +26,14 @@ IM__MANY_FORMS(FORM)
 IM__MANY_FLOAT_FORMS(FORM)
 #undef FORM
 
-static kernel *find(uint32_t form, im__many_shape shape)
+static kernel *find(uint32_t form, int shape)
 {
 #define SHAPE(f, name)                                                                                                             \
     if (shape == IM__MANY_##name) return im_matmul_many_##f##_##name;
 #define FORM(f, number)                                                                                                            \
     if (form == number) {                                                                                                          \
         IM__MANY_EACH_SHAPE(SHAPE, f)                                                                                              \
+        IM__MANY_90_EACH_SHAPE(SHAPE, f)                                                                                           \
     }
     IM__MANY_FORMS(FORM)
 #undef SHAPE
@@ -45,30 +46,31 @@ static kernel *find(uint32_t form, im__many_shape shape)
 }
 
 /* The case is made; runs it with a grid for `grid_rows` rows. */
-static void run(many_case *c, im__many_shape shape, uint32_t grid_rows)
+static void run(many_case *c, int shape, uint32_t grid_rows)
 {
     im__cuda_products p;
     uint64_t address[MANY_BLOCKS];
     for (size_t i = 0; i < MANY_BLOCKS; i++) address[i] = (uint64_t)(uintptr_t)c->block[i];
     many_case_bind(c, address, &p);
+    const im__many_launch l = im__many_launch_of(c->form, shape);
     bool wide = false;
     for (uint32_t i = 0; i < p.count; i++) {
-        p.first_block[i + 1] = p.first_block[i] + im__many_blocks(c->form, shape, c->n_out[i]);
+        p.first_block[i + 1] = p.first_block[i] + im__many_blocks(&l, c->n_out[i]);
         wide = wide || c->wide[i];
     }
-    dim3 grid(p.first_block[p.count], im__many_row_tiles(c->form, shape, grid_rows, wide));
+    dim3 grid(p.first_block[p.count], im__many_row_blocks(&l, grid_rows, wide));
     kernel *k = find(c->form, shape);
     assert_non_null(k);
-    simt_launch(grid, dim3(im__many_threads(c->form, shape)), im__many_shared(c->form, shape), [&] { k(p); });
+    simt_launch(grid, dim3(l.threads), l.shared, [&] { k(p); });
     size_t wrong = many_case_wrong(c);
     if (wrong == 0) return;
     char name[200];
     many_case_name(c, name, sizeof name);
-    print_error("%zu wrong: tile of %u rows, order %u: %s\n", wrong, im__many_tile_rows(shape), simt_order, name);
+    print_error("%zu wrong: shape %s, order %u: %s\n", wrong, l.name, simt_order, name);
     fail();
 }
 
-static void check(many_case c, im__many_shape shape, uint32_t grid_rows)
+static void check(many_case c, int shape, uint32_t grid_rows)
 {
     many_case_make(&c);
     run(&c, shape, grid_rows);
@@ -87,7 +89,7 @@ static void each_form_and_shape(void **state)
     (void)state;
     uint32_t seed = 1;
     for (const uint32_t *dtype = many_dtypes; *dtype != UINT32_MAX; dtype++)
-        for (int s = 0; s < IM__MANY_SHAPE_COUNT; s++, seed++) {
+        for (int s = 0; s < IM__MANY_ALL_SHAPES; s++, seed++) {
             if (im__dtype_is_float(*dtype) && s > 0) break;
             many_case c = {};
             c.dtype = *dtype, c.n_in = width(*dtype, 3 + seed % 3), c.rows = 5 + seed % 7, c.max_rows = c.rows + seed % 3;
@@ -95,7 +97,7 @@ static void each_form_and_shape(void **state)
             c.wide[0] = seed % 3 == 0, c.wide[1] = 1, c.bias[0] = seed % 2, c.selected = seed % 5 == 0;
             c.weight_flavour = CK_PLAIN, c.act_flavour = CK_PLAIN, c.seed = seed;
             simt_order = seed % 4;
-            check(c, (im__many_shape)s, c.rows);
+            check(c, s, c.rows);
         }
     simt_order = 0;
 }
@@ -120,14 +122,14 @@ static void borders(void **state)
     (void)state;
     static const uint32_t rows[] = {1, 8, 16, 17, 33};
     for (uint32_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        for (int s = 0; s < IM__MANY_SHAPE_COUNT; s++) {
+        for (int s = 0; s < IM__MANY_ALL_SHAPES; s++) {
             many_case c = {};
             c.dtype = i % 2 ? IM__Q6_K : IM__Q4_0, c.n_in = i % 2 ? 512 : 256 * (i == 2 ? 9 : 1) + 96, c.rows = rows[i],
             c.max_rows = 40;
             c.products = 2, c.n_out[0] = 32, c.n_out[1] = 40, c.wide[1] = i == 4, c.weight_flavour = CK_WIDE,
             c.act_flavour = CK_CANCEL;
             c.seed = 200 + i;
-            check(c, (im__many_shape)s, i % 2 ? 40 : c.rows);
+            check(c, s, i % 2 ? 40 : c.rows);
         }
 }
 

@@ -6,8 +6,7 @@
 #include "backend/cuda/kernels/matmul_many_float.cuh"
 
 #define KERNEL(text, form, name)                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(im__many_threads(form, IM__MANY_##name),                                          \
-                                                 im__many_sizes_of(IM__MANY_##name).blocks)                                        \
+    extern "C" __global__ void __launch_bounds__(im__many_threads(IM__MANY_##name), im__many_sizes_of(IM__MANY_##name).blocks)     \
         im_matmul_many_##text##_##name(const __grid_constant__ im__cuda_products products)                                         \
     {                                                                                                                              \
         IM__DYNAMIC(uint8_t, shared);                                                                                              \

@@ -58,10 +58,9 @@ __device__ __forceinline__ bool im__many_find(im__many_place &at, const im__cuda
 template <class I> __device__ __forceinline__ uint32_t im__many_source(const im__many_place &at, uint32_t r)
 {
     constexpr uint32_t warp = 8 * I::nt, middle = warp / 2;
-    if (!at.product.wide) return min(at.row + r, at.rows - 1);
-    const uint32_t in_warp = r % warp;
-    const uint32_t row = min(at.row + r / warp * middle + in_warp % middle, at.rows - 1);
-    return in_warp < middle ? row : row + at.product.act.rest_rows;
+    const bool wide = at.product.wide != 0;
+    const uint32_t place = wide ? r / warp * middle + r % middle : r;
+    return min(at.row + place, at.rows - 1) + (wide && r % warp >= middle ? at.product.act.rest_rows : 0);
 }
 
 /* What a thread fetches: pieces of 16 bytes of some rows, each piece's number the same, and where it is below 8 the group of that number. */
@@ -200,7 +199,7 @@ __device__ __forceinline__ void im__many_multiply(float (&p)[I::mt][I::nt][4], c
 #pragma unroll
     for (int i = 0; i < I::mt; i++) {
         const int output = at.first + 16 * i;
-        im__many_fragment<I::form>(a[i], at.weights + output / 32 * I::unit_bytes, at.groups, g, output % 32, lane);
+        im__many_fragment<I::form, true>(a[i], at.weights + output / 32 * I::unit_bytes, at.groups, g, output % 32, lane);
 #pragma unroll
         for (int h = 0; h < (I::by_16 ? 2 : 1); h++)
             for (int o = 0; o < 2; o++) {

@@ -3,10 +3,10 @@
  * Products of many rows (five and more): what the host needs to launch the kernels of matmul_many.cu. Kernels are named im_matmul_many_<form>_<shape>, form as in
  * im__cuda_form in small letters (im_matmul_many_4_half_32), shape one of IM__MANY_SHAPES; float weights have one shape: im_matmul_many_f16.
  *
- *     im__many_shape s = im__many_choose(...);
- *     grid.x = sum over products of im__many_blocks(form, s, n_out), in the order of first_block;
- *     grid.y = im__many_row_tiles(form, s, most rows, whether a product is wide);
- *     block = im__many_threads(form, s), dynamic shared memory = im__many_shared(form, s) (above 48 KiB: raise the kernel's limit once).
+ *     im__many_launch l = im__many_launch_of(form, shape);
+ *     grid.x = sum over products of im__many_blocks(&l, n_out), in the order of first_block;
+ *     grid.y = im__many_row_blocks(&l, most rows, whether a product is wide);
+ *     block = l.threads, dynamic shared memory = l.shared (above 48 KiB: raise the kernel's limit once).
  *
  * A grid made for more rows than a step has is right, too: blocks without rows return.
  */
@@ -120,10 +120,10 @@ IM__MANY_FN uint32_t im__many_tile_rows(im__many_shape s)
     return 8 * im__many_sizes_of(s).row_tiles * im__many_sizes_of(s).row_warps;
 }
 
-IM__MANY_FN uint32_t im__many_threads(uint32_t form, im__many_shape s)
+IM__MANY_FN uint32_t im__many_threads(im__many_shape s)
 {
     const im__many_sizes z = im__many_sizes_of(s);
-    return im__many_is_float(form) ? (uint32_t)IM__MANY_FLOAT_THREADS : 32 * z.out_warps * z.row_warps * z.chunk_warps;
+    return 32 * z.out_warps * z.row_warps * z.chunk_warps;
 }
 
 /* Shared memory of one chunk: the integers of its rows, their scales and sums ([group][row], padded by 4), the weights. */
@@ -137,6 +137,73 @@ IM__MANY_FN uint32_t im__many_chunk_bytes(uint32_t form, im__many_shape s)
     return (im__many_act_bytes(form, s) + im__many_tile_outputs(s) / 32 * im__many_unit_bytes(form, 8) + 127) / 128 * 128;
 }
 
+/* ---- warp groups (matmul_many_90.cu, compute capability 9.0) -----------------------------------------------------------------------
+ *
+ * name, 8-row tiles, groups of four warps side by side over outputs (64 each), over chunks. One more group fetches. */
+#define IM__MANY_90_SHAPES(X)                                                                                                      \
+    X(g16, 2, 1, 4)                                                                                                                \
+    X(g32, 4, 1, 4)                                                                                                                \
+    X(g64, 8, 1, 3)                                                                                                                \
+    X(g128, 16, 2, 1)
+#define IM__MANY_90_EACH_SHAPE(X, text) X(text, g16) X(text, g32) X(text, g64) X(text, g128)
+
+/* Numbers go on from those of im__many_shape. */
+typedef enum im__many_90_shape {
+    IM__MANY_90_BEFORE = IM__MANY_SHAPE_COUNT - 1,
+#define X(name, ...) IM__MANY_##name,
+    IM__MANY_90_SHAPES(X)
+#undef X
+        IM__MANY_ALL_SHAPES
+} im__many_90_shape;
+
+typedef struct im__many_90_sizes {
+    uint32_t row_tiles, out_groups, chunk_groups;
+} im__many_90_sizes;
+
+IM__MANY_FN im__many_90_sizes im__many_90_sizes_of(int s)
+{
+    const im__many_90_sizes all[] = {
+#define X(name, ...) {__VA_ARGS__},
+        IM__MANY_90_SHAPES(X)
+#undef X
+    };
+    return all[s - IM__MANY_SHAPE_COUNT];
+}
+
+IM__MANY_FN uint32_t im__many_90_rows(int s) { return 8 * im__many_90_sizes_of(s).row_tiles; }
+IM__MANY_FN uint32_t im__many_90_outputs(int s) { return 64 * im__many_90_sizes_of(s).out_groups; }
+IM__MANY_FN uint32_t im__many_90_threads(int s)
+{
+    return 128 * (im__many_90_sizes_of(s).out_groups * im__many_90_sizes_of(s).chunk_groups + 1);
+}
+
+/* Of a chunk: integers, scales, sums (as floats; of groups of 32 or 16), weights; in multiples of 1,024. */
+IM__MANY_FN uint32_t im__many_90_weights_at(uint32_t form, int s)
+{
+    const uint32_t sums = !im__many_has_min(form) ? 0 : im__many_by_16(form) ? 2 : 1;
+    return IM__CUDA_UNIT * im__many_90_rows(s) + 8 * 4 * im__many_90_rows(s) * (1 + sums);
+}
+IM__MANY_FN uint32_t im__many_90_slot_bytes(uint32_t form, int s)
+{
+    return (im__many_90_weights_at(form, s) + im__many_90_outputs(s) / 32 * im__many_unit_bytes(form, 8) + 1023) / 1024 * 1024;
+}
+
+/* Totals of a block whose groups take turns, and barriers, for which 1,024 bytes are enough. */
+IM__MANY_FN uint32_t im__many_90_total_bytes(int s)
+{
+    return im__many_90_sizes_of(s).chunk_groups == 1 ? 0 : im__many_90_outputs(s) * im__many_90_rows(s) * 4;
+}
+enum { IM__MANY_90_SHARED = 227 * 1024, IM__MANY_90_MOST_SLOTS = 16 };
+IM__MANY_FN uint32_t im__many_90_slots(uint32_t form, int s)
+{
+    const uint32_t slots = (IM__MANY_90_SHARED - 2048 - im__many_90_total_bytes(s)) / im__many_90_slot_bytes(form, s);
+    return slots < IM__MANY_90_MOST_SLOTS ? slots : (uint32_t)IM__MANY_90_MOST_SLOTS;
+}
+/* 1,024 more, because dynamic shared memory is not promised to begin at a multiple. */
+IM__MANY_FN uint32_t im__many_90_shared(uint32_t form, int s)
+{
+    return 2048 + im__many_90_total_bytes(s) + im__many_90_slots(form, s) * im__many_90_slot_bytes(form, s);
+}
 /* Where chunk sums meet. */
 IM__MANY_FN uint32_t im__many_meeting_bytes(im__many_shape s)
 {
@@ -147,18 +214,47 @@ IM__MANY_FN uint32_t im__many_meeting_bytes(im__many_shape s)
 IM__MANY_FN uint32_t im__many_shared(uint32_t form, im__many_shape s)
 {
     const im__many_sizes z = im__many_sizes_of(s);
-    return im__many_is_float(form) ? 0 : z.stages * z.chunk_warps * im__many_chunk_bytes(form, s) + im__many_meeting_bytes(s);
+    return z.stages * z.chunk_warps * im__many_chunk_bytes(form, s) + im__many_meeting_bytes(s);
 }
 
-IM__MANY_FN uint32_t im__many_blocks(uint32_t form, im__many_shape s, uint32_t n_out)
+/* ---- every shape: what a launch needs ---------------------------------------------------------------------------------------------------- */
+
+typedef struct im__many_launch {
+    uint32_t threads, shared; /* of a block */
+    uint32_t outputs, rows;   /* of a block's tile; half the rows of a wide product */
+    const char *name;         /* "" of float weights */
+} im__many_launch;
+
+static inline im__many_launch im__many_launch_of(uint32_t form, int s)
 {
-    const uint32_t tile = im__many_is_float(form) ? (uint32_t)IM__MANY_FLOAT_OUT : im__many_tile_outputs(s);
-    return (n_out + tile - 1) / tile;
+    static const char *const names[] = {
+#define X(name, ...) #name,
+        IM__MANY_SHAPES(X) IM__MANY_90_SHAPES(X)
+#undef X
+    };
+    im__many_launch l = {IM__MANY_FLOAT_THREADS, 0, IM__MANY_FLOAT_OUT, IM__MANY_FLOAT_ROWS, ""};
+    if (im__many_is_float(form)) return l;
+    l.name = names[s];
+    if (s < IM__MANY_SHAPE_COUNT) {
+        l.threads = im__many_threads((im__many_shape)s);
+        l.shared = im__many_shared(form, (im__many_shape)s);
+        l.outputs = im__many_tile_outputs((im__many_shape)s);
+        l.rows = im__many_tile_rows((im__many_shape)s);
+    } else {
+        l.threads = im__many_90_threads(s);
+        l.shared = im__many_90_shared(form, s);
+        l.outputs = im__many_90_outputs(s);
+        l.rows = im__many_90_rows(s);
+    }
+    return l;
 }
 
-IM__MANY_FN uint32_t im__many_row_tiles(uint32_t form, im__many_shape s, uint32_t rows, bool wide)
+static inline uint32_t im__many_blocks(const im__many_launch *l, uint32_t n_out) { return (n_out + l->outputs - 1) / l->outputs; }
+
+/* Of float weights no product is wide. */
+static inline uint32_t im__many_row_blocks(const im__many_launch *l, uint32_t rows, bool wide)
 {
-    const uint32_t tile = im__many_is_float(form) ? (uint32_t)IM__MANY_FLOAT_ROWS : im__many_tile_rows(s) / (wide ? 2 : 1);
+    const uint32_t tile = wide ? l->rows / 2 : l->rows;
     return (rows + tile - 1) / tile;
 }
 

@@ -18,15 +18,18 @@ constexpr int im__many_up = form == IM__CUDA_4_HALF       ? 4
                             : form == IM__CUDA_4_SUPER_16 ? 5
                                                           : 0;
 
-template <int form> __device__ __forceinline__ uint32_t im__many_signed(uint32_t low, uint32_t high)
+/* Codes, of which each byte has its low bits in `low` and its high ones in `high`, as signed bytes: moved up, or as they are. */
+template <int form, bool moved> __device__ __forceinline__ uint32_t im__many_signed(uint32_t low, uint32_t high)
 {
     constexpr int up = im__many_up<form>;
+    constexpr uint32_t offset = 0x01010101u << (7 - up);
     const uint32_t codes = low | high;
-    return up == 0 ? codes : (codes << up) ^ 0x80808080u;
+    if (up == 0) return codes;
+    return moved ? (codes << up) ^ 0x80808080u : ((codes | 0x80808080u) - offset) ^ 0x80808080u;
 }
 
 /* Both words of one output: elements 4w .. 4w + 3 and 16 + 4w .. of group g. */
-template <int form>
+template <int form, bool moved>
 __device__ __forceinline__ void im__many_words(uint32_t &first, uint32_t &second, const uint8_t *unit, int groups, int g,
                                                int output, int w)
 {
@@ -38,8 +41,8 @@ __device__ __forceinline__ void im__many_words(uint32_t &first, uint32_t &second
         return;
     }
     const uint32_t x = *(const uint32_t *)(unit + g * 512 + output * 16 + w * 4), low = x & 0x0f0f0f0fu;
-    if constexpr (bits == 4 && im__many_up<form> == 4) { /* the second half lies right already */
-        first = im__many_signed<form>(low, 0);
+    if constexpr (moved && bits == 4 && im__many_up<form> == 4) { /* the second half lies right already */
+        first = im__many_signed<form, moved>(low, 0);
         second = (x & 0xf0f0f0f0u) ^ 0x80808080u;
         return;
     }
@@ -54,16 +57,16 @@ __device__ __forceinline__ void im__many_words(uint32_t &first, uint32_t &second
         top = ((t.x >> 2 * w) & 0x03030303u) << 4;
         top2 = ((t.y >> 2 * w) & 0x03030303u) << 4;
     }
-    first = im__many_signed<form>(low, top);
-    second = im__many_signed<form>(high, top2);
+    first = im__many_signed<form, moved>(low, top);
+    second = im__many_signed<form, moved>(high, top2);
 }
 
 /* Fragment of 16 outputs from `output` on. */
-template <int form>
+template <int form, bool moved>
 __device__ __forceinline__ void im__many_fragment(uint32_t (&a)[4], const uint8_t *unit, int groups, int g, int output, int lane)
 {
-    im__many_words<form>(a[0], a[2], unit, groups, g, output + lane / 4, lane % 4);
-    im__many_words<form>(a[1], a[3], unit, groups, g, output + lane / 4 + 8, lane % 4);
+    im__many_words<form, moved>(a[0], a[2], unit, groups, g, output + lane / 4, lane % 4);
+    im__many_words<form, moved>(a[1], a[3], unit, groups, g, output + lane / 4 + 8, lane % 4);
 }
 
 /* What a unit says of one output: its scales and minima, read as they are needed. */
