@@ -232,7 +232,8 @@ static int report(const im_engine *e, const settings *s, const bench_row *rows, 
     im_machine_limits limits = {0};
     im_engine_get_info(e, &info);
     im_model_get_info(im_engine_model(e), &model);
-    if (!s->no_limits) im_machine_measure(info.threads, info.cpu_level, &limits, NULL);
+    bool limited = !s->no_limits && strcmp(info.device, "cpu") == 0;
+    if (limited) im_machine_measure(info.threads, info.cpu_level, &limits, NULL);
     json_t *doc = document(&info, &model, &limits), *list = json_array();
     for (size_t i = 0; i < count; i++) {
         json_t *row = row_report(&rows[i], (size_t)s->repetitions);
@@ -244,7 +245,7 @@ static int report(const im_engine *e, const settings *s, const bench_row *rows, 
     if (!s->json) {
         printf("%s, %d threads, %s kernels\n", model.name, info.threads, info.cpu_level);
         print_rows(list);
-        if (!s->no_limits)
+        if (limited)
             printf("limits: memory is read at %.1f GB/s, %.0f billion 8-bit operations/s\n", limits.read_bytes_per_s / 1e9,
                    limits.int8_ops_per_s / 1e9);
     }

@@ -260,7 +260,7 @@ int cmd_serve(int argc, char **argv)
         {"threads", 't', ARG_INT, &s.threads, "N", "threads that compute (default: one a physical core)", 1, 1024},
         {"chunk", 0, ARG_INT, &s.chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},
         {"cpu", 0, ARG_STRING, &s.cpu, "LEVEL", "kernels up to this level", 0, 0},
-        {"device", 0, ARG_STRING, &s.device, "NAME", "auto or cpu", 0, 0},
+        {"device", 0, ARG_STRING, &s.device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0},
         {"max-body", 0, ARG_STRING, &s.max_body, "SIZE", "largest body of a request (default 1M)", 0, 0},
         {"timeout-request", 0, ARG_NUMBER, &o->request_s, "S", "a request's deadline in seconds (0: none)", 0, 1e6},
         {"timeout-head", 0, ARG_NUMBER, &o->head_s, "S", "a request's head must arrive within (default 10)", 0.1, 1e5},

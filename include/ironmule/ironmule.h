@@ -154,10 +154,12 @@ typedef struct im_engine_options {
     size_t size;
     int threads;            /* 0: one for each physical core available to this process */
     uint32_t context;       /* positions a sequence may have; 0: the model's own, at most 4096 */
-    uint32_t chunk;         /* prompt rows computed in one step; 0: 256. The bits do not depend on it */
+    uint32_t chunk;         /* prompt rows computed in one step; 0: 256, on a GPU 2048. The bits do not depend on it */
     uint32_t max_sequences; /* requests computed at the same time; 0: 1 */
     const char *cpu_level;  /* "c", "avx2", ...: use kernels up to this level; NULL: the best */
-    const char *device;     /* "auto", "cpu" */
+    /* "cpu"; "cuda" or "cuda:N", which fails when that device cannot serve; "auto" or NULL: CUDA when a device is there and the model fits, else the processor, and
+     * im_engine_info.note says why. The bits are the same. */
+    const char *device;
     /* Load progress, called on the loading thread with 0 .. 1; NULL: none. */
     void (*progress)(void *user, double fraction);
     void *progress_user;
@@ -199,8 +201,8 @@ IM_API void im_engine_close(im_engine *engine);
 IM_API im_model *im_engine_model(const im_engine *engine); /* borrowed */
 
 typedef struct im_engine_info {
-    const char *device;    /* "cpu" */
-    const char *cpu_level; /* in use */
+    const char *device;    /* "cpu", "cuda" */
+    const char *cpu_level; /* in use; "cuda" on such a device */
     const char *kernels;   /* one line: which kernel serves which weight type */
     int threads;
     uint32_t context, chunk, max_sequences;
@@ -209,6 +211,7 @@ typedef struct im_engine_info {
     uint64_t clamped; /* cache values that exceeded binary16 and were clamped */
     const char
         *fingerprint; /* identity of what computes: model, build, numerics version and plan, as "im-" and 16 hexadecimal digits */
+    const char *note; /* with "auto" on the processor: why there is no GPU; else "" */
 } im_engine_info;
 /* Strings live as long as the engine. */
 IM_API void im_engine_get_info(const im_engine *engine, im_engine_info *info);

@@ -4,12 +4,14 @@
  */
 #include "base/machine.h"
 #include "base/thread.h"
+#include "engine/device.h"
 #include "engine/internal.h"
 
 #include <string.h>
 
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_CHUNK 256
+#define DEFAULT_CHUNK_CUDA 2048 /* many rows occupy many processors */
 #define MOST_CHUNK 4096
 #define MOST_THREADS 1024
 #define MOST_SEQUENCES 1024
@@ -19,20 +21,18 @@ void im_engine_options_init(im_engine_options *o, size_t size)
     im__options_copy(o, size, &(im_engine_options){.size = 0}, sizeof *o);
 }
 
-static im_status settle(const im_model *m, const im_engine_options *given, im_engine_options *o, im_error *err)
+static im_status settle(const im_model *m, const im_engine_options *given, bool cuda, im_engine_options *o, im_error *err)
 {
     im_engine_options_defaults(o);
     if (given != NULL) memcpy(o, given, given->size < sizeof *o ? given->size : sizeof *o);
     if (!m->has_program) return im__fail(err, IM_ERR_ARGUMENT, "%s: was opened for its vocabulary only", m->info.path);
-    if (o->device != NULL && strcmp(o->device, "auto") != 0 && strcmp(o->device, "cpu") != 0)
-        return im__fail(err, IM_ERR_UNSUPPORTED, "device \"%s\": this build knows auto and cpu", o->device);
     if (o->threads < 0 || o->threads > MOST_THREADS)
         return im__fail(err, IM_ERR_ARGUMENT, "%d threads; 1 .. %d, or 0 for the default", o->threads, MOST_THREADS);
     if (o->threads == 0) o->threads = im__machine_cores();
     if (o->context == 0) o->context = m->program.context < DEFAULT_CONTEXT ? m->program.context : DEFAULT_CONTEXT;
     if (o->context < 2 || o->context > (1u << 24))
         return im__fail(err, IM_ERR_ARGUMENT, "a context of %u positions; 2 .. %u are possible", o->context, 1u << 24);
-    if (o->chunk == 0) o->chunk = DEFAULT_CHUNK;
+    if (o->chunk == 0) o->chunk = cuda ? DEFAULT_CHUNK_CUDA : DEFAULT_CHUNK;
     if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
     if (o->chunk > o->context) o->chunk = o->context;
     if (!(o->max_step_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a step of %g ms", o->max_step_ms);
@@ -60,7 +60,11 @@ static im__kv_sizes kv_sizes(const im_model *m, const im_engine_options *o)
 static im__backend_options backend_options(const im_model *m, const im_engine_options *o)
 {
     im__kv_sizes sizes = kv_sizes(m, o);
-    im__backend_options b = {.threads = o->threads, .cpu_level = o->cpu_level, .max_rows = (size_t)o->chunk + o->max_sequences};
+    im__backend_options b = {.threads = o->threads,
+                             .cpu_level = o->cpu_level,
+                             .max_rows = (size_t)o->chunk + o->max_sequences,
+                             .context = o->context,
+                             .sequences = o->max_sequences};
     b.max_logit_rows =
         (size_t)IM__SCORE_ROWS + o->max_sequences - 1; /* one text is scored, or several in turn; the others decode */
     for (int k = 0; k < IM__POOLS; k++) b.pages[k] = im__kv_memory_pages(&m->program, &sizes, (im__pool_kind)k);
@@ -82,35 +86,64 @@ static size_t tier_bytes(const im_model *m, const im_engine_options *o)
 /* Of a token: a candidate, an edited logit, a mark. */
 #define VOCABULARY_BYTES (sizeof(im__candidate) + sizeof(float) + sizeof(uint32_t))
 
-static im_status plan_memory(const im_model *m, const im_engine_options *o, const im__backend_options *b, im_memory_plan *plan,
-                             im_error *err)
+static im_status plan_memory(const im_model *m, const im_engine_options *o, const im__backend_options *b, bool cuda,
+                             im_memory_plan *plan, im_error *err)
 {
     im__memory_plan backend;
     im__kv_sizes sizes = kv_sizes(m, o);
-    IM__TRY(im__backend_cpu_plan(&m->program, b, &backend, err));
+    IM__TRY(im__device_plan(cuda, &m->program, b, &backend, err));
     *plan = (im_memory_plan){.weights = backend.weights,
                              .kv = backend.kv,
                              .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * VOCABULARY_BYTES,
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
-                             .available = im__machine_memory()};
+                             .available = backend.available};
     if (o->cache_ram > 0) plan->workspace += im__prefix_bytes(&sizes, o->context);
     if (wants_tier(o)) plan->workspace += tier_bytes(m, o);
     return IM_OK;
 }
 
-im_status im_engine_plan(const im_model *m, const im_engine_options *options, im_memory_plan *plan, im_error *err)
+/* All that is known of an engine before anything is taken. */
+typedef struct whole_plan {
+    im_engine_options options;
+    im__backend_options backend;
+    im_memory_plan memory;
+} whole_plan;
+
+static im_status make_plan(const im_model *m, const im_engine_options *given, bool cuda, int ordinal, whole_plan *out,
+                           im_error *err)
+{
+    IM__TRY(settle(m, given, cuda, &out->options, err));
+    out->backend = backend_options(m, &out->options);
+    out->backend.device = ordinal;
+    return plan_memory(m, &out->options, &out->backend, cuda, &out->memory, err);
+}
+
+static im_status devices_of(const im_engine_options *given, im__device_choice *out, im_error *err)
 {
     im_engine_options o;
-    if (m == NULL || plan == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
-    IM__TRY(settle(m, options, &o, err));
-    im__backend_options b = backend_options(m, &o);
-    return plan_memory(m, &o, &b, plan, err);
+    im_engine_options_defaults(&o);
+    if (given != NULL) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+    return im__device_parse(o.device, out, err);
+}
+
+static bool fits(const im_memory_plan *p) { return p->available == 0 || p->weights + p->kv + p->workspace <= p->available; }
+
+im_status im_engine_plan(const im_model *m, const im_engine_options *options, im_memory_plan *out, im_error *err)
+{
+    whole_plan p;
+    im__device_choice device;
+    if (m == NULL || out == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
+    IM__TRY(devices_of(options, &device, err));
+    im_status status = device.cuda ? make_plan(m, options, true, device.ordinal, &p, err) : IM_ERR_UNSUPPORTED;
+    if (device.cpu && (status != IM_OK || !fits(&p.memory))) status = make_plan(m, options, false, 0, &p, err);
+    if (status == IM_OK) *out = p.memory;
+    return status;
 }
 
 static im_status refuse_what_does_not_fit(const im_memory_plan *plan, im_error *err)
 {
     uint64_t need = plan->weights + plan->kv + plan->workspace;
-    if (plan->available == 0 || need <= plan->available) return IM_OK;
+    if (fits(plan)) return IM_OK;
     return im__fail(err, IM_ERR_MEMORY,
                     "%llu MiB are needed (weights %llu, KV cache %llu, workspace %llu), but only %llu MiB are available; a smaller "
                     "context needs less",
@@ -130,8 +163,9 @@ static im_status take_memory(im_engine *e, const im__backend_options *b, im_erro
     e->candidates = im__calloc(e->model->program.vocab, sizeof *e->candidates);
     e->edited = im__calloc(e->model->program.vocab, sizeof *e->edited);
     e->mark = im__calloc(e->model->program.vocab, sizeof *e->mark);
+    e->choice = im__calloc(b->max_logit_rows, sizeof *e->choice);
     e->logits = im__aligned_alloc(e->logits_bytes);
-    if (!e->row || !e->tables || !e->member || !e->candidates || !e->edited || !e->mark || !e->logits)
+    if (!e->choice || !e->row || !e->tables || !e->member || !e->candidates || !e->edited || !e->mark || !e->logits)
         return im__fail(err, IM_ERR_MEMORY, "out of memory");
     return IM_OK;
 }
@@ -149,6 +183,7 @@ static void describe(im_engine *e, double started)
     e->info.chunk = e->options.chunk;
     e->info.max_sequences = e->options.max_sequences;
     e->info.fingerprint = e->fingerprint;
+    e->info.note = e->note == NULL ? "" : e->note;
     e->info.load_ms = e->model->open_ms + im__now_ms() - started;
 }
 
@@ -189,16 +224,41 @@ static im_status open_tier(im_engine *e, im_error *err)
     return IM_OK;
 }
 
+static im_status open_on(im_engine *e, const im_engine_options *options, bool cuda, int ordinal, im__backend_options *b,
+                         im_error *err)
+{
+    whole_plan p;
+    IM__TRY(make_plan(e->model, options, cuda, ordinal, &p, err));
+    IM__TRY(refuse_what_does_not_fit(&p.memory, err));
+    p.backend.progress = p.options.progress;
+    p.backend.progress_user = p.options.progress_user;
+    IM__TRY(im__device_open(cuda, &e->backend, &e->model->program, &p.backend, err));
+    e->options = p.options;
+    e->info.memory = p.memory;
+    *b = p.backend;
+    return IM_OK;
+}
+
+/* A device that the caller names must serve; of the others the first that does. */
+static im_status open_backend(im_engine *e, const im_engine_options *options, im__backend_options *b, im_error *err)
+{
+    im_error why;
+    im__device_choice device;
+    IM__TRY(devices_of(options, &device, err));
+    im_status status = device.cuda ? open_on(e, options, true, device.ordinal, b, device.cpu ? &why : err) : IM_ERR_UNSUPPORTED;
+    if (status == IM_OK || !device.cpu) return status;
+    IM__TRY(open_on(e, options, false, 0, b, err));
+    if (!device.cuda) return IM_OK;
+    e->note = im__strdup(why.message, strlen(why.message));
+    im__log(e, IM_LOG_INFO, "on the processor: %s", why.message);
+    return IM_OK;
+}
+
 static im_status open_engine(im_engine *e, const im_engine_options *options, im_error *err)
 {
     double started = im__now_ms();
-    IM__TRY(settle(e->model, options, &e->options, err));
-    im__backend_options b = backend_options(e->model, &e->options);
-    b.progress = e->options.progress;
-    b.progress_user = e->options.progress_user;
-    IM__TRY(plan_memory(e->model, &e->options, &b, &e->info.memory, err));
-    IM__TRY(refuse_what_does_not_fit(&e->info.memory, err));
-    IM__TRY(im__backend_cpu_open(&e->backend, &e->model->program, &b, err));
+    im__backend_options b;
+    IM__TRY(open_backend(e, options, &b, err));
     e->sizes = kv_sizes(e->model, &e->options);
     IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, &e->sizes, err));
     if (e->options.cache_ram > 0) IM__TRY(im__prefix_new(&e->prefix, &e->kv, &e->sizes, err));
@@ -279,6 +339,8 @@ void im_engine_close(im_engine *e)
     im__free(e->edited);
     im__free(e->mark);
     im__free(e->kernels);
+    im__free(e->note);
+    im__free(e->choice);
     im_model_close(e->model);
     im__engine_release(e);
 }

@@ -108,7 +108,7 @@ static size_t logit_rows(const im_request *r, size_t first)
 }
 
 /* Hands its logits to a request; ends it when that was the last of it. */
-static void take(im_engine *e, im_request *r, const float *logits, size_t first)
+static void take(im_engine *e, im_request *r, const float *logits, const int32_t *choice, size_t first)
 {
     if (r->kind == IM__REQUEST_SCORE) {
         im__score_take_logits(r, logits, first, r->in_step);
@@ -119,7 +119,7 @@ static void take(im_engine *e, im_request *r, const float *logits, size_t first)
             r->prompt_done = im__now_ms();
             im__reuse_end_of_prompt(r);
         }
-        im__request_take_logits(r, logits);
+        im__request_take_logits(r, logits, choice);
         if (r->status == IM_OK && r->stop_reason == IM_STOP_NONE) return;
     }
     retire(e, r, r->status, &r->error);
@@ -134,6 +134,7 @@ static void count_prompt(im_engine *e, const im_request *r, size_t first)
 static void deliver(im_engine *e, const building *b)
 {
     const float *logits = e->logits;
+    const int32_t *choice = e->backend->chooses ? e->choice : NULL;
     for (size_t m = 0; m < b->members; m++) {
         im_request *r = e->member[m];
         size_t first = r->seq.length, n = logit_rows(r, first);
@@ -142,9 +143,10 @@ static void deliver(im_engine *e, const building *b)
         count_prompt(e, r, first);
         if (!atomic_load(&r->cancelled)) { /* who has cancelled hears no more of it */
             if (r->on_prompt != NULL && first < r->prompt) r->on_prompt(r->user, r->seq.length, r->prompt);
-            take(e, r, logits, first);
+            take(e, r, logits, choice, first);
         }
         logits += n * e->model->program.vocab;
+        if (choice != NULL) choice += n;
     }
 }
 
@@ -166,6 +168,15 @@ static im_status compute(im_engine *e, const im__step *step, size_t prompt_rows,
     return status;
 }
 
+static bool needs_logits(const im_engine *e, const building *b)
+{
+    for (size_t m = 0; m < b->members; m++) {
+        const im_request *r = e->member[m];
+        if (logit_rows(r, r->seq.length) > 0 && im__request_needs_logits(r)) return true;
+    }
+    return false;
+}
+
 static void run_step(im_engine *e)
 {
     im_error error = {IM_OK, ""};
@@ -181,6 +192,8 @@ static void run_step(im_engine *e)
                      .seq = e->tables,
                      .seqs = b.members,
                      .logits = e->logits,
+                     .choice = e->backend->chooses ? e->choice : NULL,
+                     .choice_only = !needs_logits(e, &b),
                      /* one request alone may stop in the middle of a step; with others beside it, it leaves after the step */
                      .cancel = b.members == 1 ? &e->member[0]->cancelled : &e->abandon};
     im_status status = compute(e, &step, prompt_rows, &error);

@@ -11,7 +11,13 @@
 #include <string.h>
 #include <xxhash.h>
 
-static int32_t choose(im_request *r, const float *logits, size_t index)
+bool im__request_needs_logits(const im_request *r)
+{
+    return r->kind == IM__REQUEST_SCORE || !r->no_hash || r->want_logits || r->want_logprobs || r->sampling.temperature > 0 ||
+           im__sampling_edits(&r->sampling);
+}
+
+static int32_t choose(im_request *r, const float *logits, const int32_t *choice, size_t index)
 {
     im_engine *e = r->engine;
     size_t vocab = e->model->program.vocab;
@@ -21,7 +27,8 @@ static int32_t choose(im_request *r, const float *logits, size_t index)
         logits = e->edited;
     }
     int32_t id = r->sampling.temperature > 0 ? im__sample(logits, vocab, &r->sampling, index, e->candidates)
-                                             : e->backend->argmax(logits, vocab);
+                 : choice != NULL && !im__sampling_edits(&r->sampling) ? *choice
+                                                                       : e->backend->argmax(logits, vocab);
     if (id < 0) return -1; /* also when the token is forced: a NaN is an error */
     return index < r->forced_len ? r->forced[index] : id;
 }
@@ -111,11 +118,11 @@ void im__request_not_finite(im_request *r, size_t position)
                          r->engine->model->info.path, position);
 }
 
-void im__request_take_logits(im_request *r, const float *logits)
+void im__request_take_logits(im_request *r, const float *logits, const int32_t *choice)
 {
     size_t index = r->known - r->prompt;
     if (!r->no_hash) XXH3_64bits_update(r->hash, logits, r->engine->model->program.vocab * sizeof(float));
-    int32_t id = choose(r, logits, index);
+    int32_t id = choose(r, logits, choice, index);
     if (id < 0) {
         im__request_not_finite(r, r->known - 1);
         return;

@@ -133,6 +133,7 @@ struct im_engine {
     im_engine_options options; /* with every default filled in */
     im_engine_info info;
     char *kernels;
+    char *note; /* why the device is not the one that comes first; NULL: it is */
 
     pthread_t thread;
     bool thread_started;
@@ -155,6 +156,7 @@ struct im_engine {
     im__seq_tables *tables;
     im_request **member;
     float *logits;
+    int32_t *choice; /* of each row with logits, by a backend that chooses */
     size_t logits_bytes, max_rows, max_logit_rows;
     im__candidate *candidates; /* [vocabulary] */
     float *edited;             /* [vocabulary] logits with penalties and bias */
@@ -196,8 +198,11 @@ void im__reuse_end_of_prompt(im_request *r);                   /* its prompt is 
 void im__reuse_leave(im_request *r);                           /* it ends, its pages are still there */
 
 /* generate.c, called on the engine's thread */
-/* One generated token. What ends the request is left in its status and stop_reason. */
-void im__request_take_logits(im_request *r, const float *logits);
+/* One generated token. What ends the request is left in its status and stop_reason. choice: what argmax says of the logits, which are not looked at unless the request
+ * needs them; NULL: not known. */
+void im__request_take_logits(im_request *r, const float *logits, const int32_t *choice);
+/* Whether it looks at logits, or only at the largest. */
+bool im__request_needs_logits(const im_request *r);
 /* Ends the request with an error that names the model and the position. */
 void im__request_not_finite(im_request *r, size_t position);
 

@@ -71,7 +71,7 @@ static bool load_page(im__disk *d, const im__disk_job *job, im__pool_kind k, siz
         say(d, IM_LOG_DEBUG, "a file was damaged or another's, and dropped", "");
         return false;
     }
-    d->o.backend->page_write(d->o.backend, k, job->page[k][i], page);
+    if (!d->o.backend->page_write(d->o.backend, k, job->page[k][i], page)) return false;
     add(d, &d->count.hits, 1);
     return true;
 }
@@ -82,7 +82,7 @@ static bool store_page(im__disk *d, const im__disk_job *job, im__pool_kind k, si
     im__page_key key = key_of(d, job, k, i);
     size_t n = im__page_file_size(&key);
     if (im__folder_touch(d->folder, k, &key.name)) return true;
-    d->o.backend->page_read(d->o.backend, k, job->page[k][i], (char *)d->file + n - key.bytes);
+    if (!d->o.backend->page_read(d->o.backend, k, job->page[k][i], (char *)d->file + n - key.bytes)) return false;
     im__page_file_seal(&key, d->file);
     if (im__folder_write(d->folder, k, &key.name, d->file, n, &err) != IM_OK) {
         could_not_write(d, &err);

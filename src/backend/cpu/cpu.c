@@ -5,27 +5,6 @@
 
 #include <string.h>
 
-/* ---- pages ------------------------------------------------------------------------------------------------------------------ */
-
-im__pool_kind im__kv_layer_pool(const im__program *p, size_t layer)
-{
-    return p->kv[layer].window > 0 ? IM__POOL_WINDOW : IM__POOL_FULL;
-}
-
-/* Of one page: a multiple of 128, so whatever the types before it, a layer lies at a whole number of its own elements. */
-static size_t layer_bytes(const im__kv_layer *kv)
-{
-    return (size_t)2 * kv->kv_heads * kv->head_dim * IM__PAGE * im__kv_type_size(kv->type);
-}
-
-size_t im__kv_page_bytes(const im__program *p, im__pool_kind pool)
-{
-    size_t bytes = 0;
-    for (size_t i = 0; i < p->kv_count; i++)
-        if (im__kv_layer_pool(p, i) == pool) bytes += layer_bytes(&p->kv[i]);
-    return bytes;
-}
-
 /* ---- workspace ----------------------------------------------------------------------------------------------------------------- */
 
 /* Carves pieces out of a block; with block NULL it only counts. */
@@ -108,17 +87,6 @@ static im_status choose_level(const im__backend_options *o, im__cpu_level *out, 
     return IM_OK;
 }
 
-/* Bytes of each pool and of all; pages of a model that claims a great deal times a great context may exceed what can be counted. */
-static im_status count_pools(const im__program *p, const im__backend_options *o, size_t bytes[IM__POOLS], size_t *all,
-                             im_error *err)
-{
-    *all = 0;
-    for (int k = 0; k < IM__POOLS; k++)
-        if (!im__mul(o->pages[k], im__kv_page_bytes(p, (im__pool_kind)k), &bytes[k]) || !im__add(*all, bytes[k], all))
-            return im__fail(err, IM_ERR_MEMORY, "the KV cache exceeds the address space; a smaller context needs less");
-    return IM_OK;
-}
-
 /* Chooses kernels and phases and counts bytes; takes nothing large. */
 static im_status prepare(im__cpu *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
@@ -138,23 +106,13 @@ static im_status prepare(im__cpu *c, const im__program *p, const im__backend_opt
     carver count = {0};
     carve(c, &count);
     c->block_bytes = count.used;
-    return count_pools(p, o, c->pool_bytes, &c->all_pools_bytes, err);
-}
-
-static void place_layers(im__cpu *c)
-{
-    for (int k = 0; k < IM__POOLS; k++) c->page_bytes[k] = im__kv_page_bytes(c->p, (im__pool_kind)k);
-    size_t next[IM__POOLS] = {0};
-    for (size_t i = 0; i < c->p->kv_count; i++) {
-        size_t *at = &next[im__kv_layer_pool(c->p, i)];
-        c->layer_offset[i] = *at;
-        *at += layer_bytes(&c->p->kv[i]);
-    }
+    return im__kv_count_pools(p, o->pages, c->pool_bytes, &c->all_pools_bytes, err);
 }
 
 static im_status take_memory(im__cpu *c, im_error *err)
 {
-    place_layers(c);
+    im__kv_place_layers(c->p, c->layer_offset);
+    for (int k = 0; k < IM__POOLS; k++) c->page_bytes[k] = im__kv_page_bytes(c->p, (im__pool_kind)k);
     for (int k = 0; k < IM__POOLS; k++) {
         c->pool[k] = im__aligned_alloc(c->pool_bytes[k]);
         if (c->pool[k] == NULL)
@@ -193,14 +151,16 @@ static char *page_at(const im__backend *b, im__pool_kind pool, int32_t page)
     return (char *)c->pool[pool] + (size_t)page * c->page_bytes[pool];
 }
 
-static void page_read(const im__backend *b, im__pool_kind pool, int32_t page, void *bytes)
+static bool page_read(const im__backend *b, im__pool_kind pool, int32_t page, void *bytes)
 {
     memcpy(bytes, page_at(b, pool, page), ((const im__cpu *)b)->page_bytes[pool]);
+    return true;
 }
 
-static void page_write(im__backend *b, im__pool_kind pool, int32_t page, const void *bytes)
+static bool page_write(im__backend *b, im__pool_kind pool, int32_t page, const void *bytes)
 {
     memcpy(page_at(b, pool, page), bytes, ((const im__cpu *)b)->page_bytes[pool]);
+    return true;
 }
 
 static void page_copy(im__backend *b, im__pool_kind pool, int32_t from, int32_t to)

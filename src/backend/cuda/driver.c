@@ -117,22 +117,19 @@ im_status im__cuda_device_count(int *count, im_error *err)
     return im__cuda_try(d, d->device_count(count), "counting devices", err);
 }
 
-/* 0 for what the driver does not say. */
-static int attribute(const im__cuda_driver *d, im__cuda_device device, int which)
+static im_status read_attributes(const im__cuda_driver *d, im__cuda_device_info *out, im_error *err)
 {
-    int value = 0;
-    return d->device_attribute(&value, which, device) == 0 && value > 0 ? value : 0;
-}
-
-static void read_attributes(const im__cuda_driver *d, im__cuda_device_info *out)
-{
-    im__cuda_device device = out->device;
-    out->capability = 10 * attribute(d, device, IM__CUDA_CAPABILITY_MAJOR) + attribute(d, device, IM__CUDA_CAPABILITY_MINOR);
-    out->processors = (uint32_t)attribute(d, device, IM__CUDA_PROCESSORS);
-    out->shared_of_block = (uint32_t)attribute(d, device, IM__CUDA_SHARED_OF_BLOCK);
-    out->shared_of_processor = (uint32_t)attribute(d, device, IM__CUDA_SHARED_OF_PROCESSOR);
-    /* Two transfers a clock, eight bits a byte. */
-    out->bytes_per_s = 2e3 * attribute(d, device, IM__CUDA_MEMORY_CLOCK) * attribute(d, device, IM__CUDA_MEMORY_WIDTH) / 8;
+    const int which[] = {IM__CUDA_CAPABILITY_MAJOR,    IM__CUDA_CAPABILITY_MINOR, IM__CUDA_PROCESSORS,  IM__CUDA_SHARED_OF_BLOCK,
+                         IM__CUDA_SHARED_OF_PROCESSOR, IM__CUDA_MEMORY_CLOCK,     IM__CUDA_MEMORY_WIDTH};
+    int value[7];
+    for (int i = 0; i < 7; i++)
+        IM__TRY(im__cuda_try(d, d->device_attribute(&value[i], which[i], out->device), "reading what the device has", err));
+    out->capability = 10 * value[0] + value[1];
+    out->processors = (uint32_t)value[2];
+    out->shared_of_block = (uint32_t)value[3];
+    out->shared_of_processor = (uint32_t)value[4];
+    out->bytes_per_s = 2e3 * value[5] * value[6] / 8; /* kHz, two transfers a clock; bits */
+    return IM_OK;
 }
 
 im_status im__cuda_device_get(int ordinal, im__cuda_device_info *out, im_error *err)
@@ -151,6 +148,5 @@ im_status im__cuda_device_get(int ordinal, im__cuda_device_info *out, im_error *
     IM__TRY(im__cuda_try(d, d->driver_version(&out->driver), "reading the driver's version", err));
     out->name[sizeof out->name - 1] = 0;
     out->memory = memory;
-    read_attributes(d, out);
-    return IM_OK;
+    return read_attributes(d, out, err);
 }

@@ -51,7 +51,8 @@ enum {
 
     IM__CUDA_MAX_DYNAMIC_SHARED = 8, /* function attribute */
 
-    IM__CUDA_LAUNCH_COOPERATIVE = 2, /* launch attribute */
+    IM__CUDA_LAUNCH_COOPERATIVE = 2, /* launch attributes */
+    IM__CUDA_LAUNCH_DEPENDENT = 6,   /* "programmatic stream serialisation" */
 
     IM__CUDA_STREAM_NON_BLOCKING = 1,
     IM__CUDA_EVENT_NO_TIMING = 2,
