@@ -95,7 +95,7 @@ need_packages() {
         die 'the packages could not be installed'
 }
 
-packages_build=(command:cc:gcc file:/usr/include/stdlib.h:libc6-dev command:cmake:cmake command:ninja:ninja-build command:pkg-config:pkg-config
+packages_build=(command:cc:gcc command:c++:g++ file:/usr/include/stdlib.h:libc6-dev command:cmake:cmake command:ninja:ninja-build command:pkg-config:pkg-config
     library:jansson:libjansson-dev library:libutf8proc:libutf8proc-dev library:libxxhash:libxxhash-dev
     library:libedit:libedit-dev library:libevent_openssl:libevent-dev library:openssl:libssl-dev)
 packages_download=(command:python3:python3 venv::python3-venv)
