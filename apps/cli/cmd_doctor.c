@@ -18,6 +18,8 @@ static const arg_command about = {
     .most = 1,
 };
 
+enum { MOST_GPUS = 16 };
+
 typedef struct settings {
     run_options run;
     bool json;
@@ -45,8 +47,22 @@ typedef struct verdict {
     im_error error;
 } verdict;
 
-/* The child may die of an instruction that the machine claims to have: that is a verdict too. */
-static verdict prove(const char *level)
+typedef void check(int number, const char *name, verdict *v);
+
+static void check_level(int number, const char *name, verdict *v)
+{
+    (void)number;
+    v->good = im_cpu_self_check(name, &v->checked, &v->error) == IM_OK;
+}
+
+static void check_gpu(int number, const char *name, verdict *v)
+{
+    (void)name;
+    v->good = im_gpu_self_check(number, &v->checked, &v->error) == IM_OK;
+}
+
+/* The child may die of an instruction that the machine claims to have, or of a driver: that is a verdict too. */
+static verdict prove(check *run, int number, const char *name)
 {
     int ends[2], status = 0;
     verdict v = {.good = false};
@@ -55,7 +71,7 @@ static verdict prove(const char *level)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        v.good = im_cpu_self_check(level, &v.checked, &v.error) == IM_OK;
+        run(number, name, &v);
         _exit(write(ends[1], &v, sizeof v) == (ssize_t)sizeof v ? 0 : 1);
     }
     close(ends[1]);
@@ -64,10 +80,50 @@ static verdict prove(const char *level)
     if (child > 0) waitpid(child, &status, 0);
     if (child > 0 && !told) {
         v.good = false;
-        snprintf(v.error.message, sizeof v.error.message, "the check of level %s died of signal %d", level,
+        snprintf(v.error.message, sizeof v.error.message, "the check of %s died of signal %d", name,
                  WIFSIGNALED(status) ? WTERMSIG(status) : 0);
     }
     return v;
+}
+
+/* What a child says of GPUs: this process must not start a driver, for children made after that could not use it. */
+typedef struct gpu_list {
+    im_status status;
+    im_error error;
+    int count;
+    im_gpu_info gpu[MOST_GPUS];
+} gpu_list;
+
+static void list_gpus(gpu_list *out)
+{
+    out->status = im_gpu_count(&out->count, &out->error);
+    if (out->status == IM_OK && out->count > MOST_GPUS) out->count = MOST_GPUS;
+    for (int i = 0; out->status == IM_OK && i < out->count; i++) out->status = im_gpu_get_info(i, &out->gpu[i], &out->error);
+}
+
+static void read_all(int from, void *to, size_t n)
+{
+    ssize_t got;
+    for (size_t done = 0; done < n && (got = read(from, (char *)to + done, n - done)) > 0; done += (size_t)got) {
+    }
+}
+
+static gpu_list find_gpus(void)
+{
+    int ends[2];
+    gpu_list list = {.status = IM_ERR_DEVICE, .error = {IM_ERR_DEVICE, "the driver ended the process that asked it"}};
+    if (pipe(ends) != 0) return list;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        list_gpus(&list);
+        _exit(write(ends[1], &list, sizeof list) == (ssize_t)sizeof list ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child > 0) read_all(ends[0], &list, sizeof list);
+    close(ends[0]);
+    if (child > 0) waitpid(child, NULL, 0);
+    return list;
 }
 
 /* ---- report ------------------------------------------------------------------------------------------------------------------------------------- */
@@ -76,13 +132,38 @@ static json_t *kernel_report(bool *all_good)
 {
     json_t *list = json_array();
     for (const char *const *level = im_cpu_levels(); *level != NULL; level++) {
-        verdict v = prove(*level);
+        verdict v = prove(check_level, 0, *level);
         json_t *entry = json_pack("{s:s, s:b, s:I}", "level", *level, "proved", (int)v.good, "kernels", (json_int_t)v.checked);
         if (!v.good) json_object_set_new(entry, "error", json_text(v.error.message, strlen(v.error.message)));
         json_array_append_new(list, entry);
         *all_good = *all_good && v.good;
     }
     return list;
+}
+
+static json_t *gpu_entry(int n, const im_gpu_info *g, bool *all_good)
+{
+    char name[16];
+    snprintf(name, sizeof name, "cuda:%d", n);
+    verdict v = prove(check_gpu, n, name);
+    json_t *entry = json_pack("{s:s, s:o, s:f, s:i, s:i, s:I, s:f, s:b, s:I}", "device", name, "name",
+                              json_text(g->name, strlen(g->name)), "compute_capability", g->capability / 10.0, "driver_cuda",
+                              g->driver, "processors", (int)g->processors, "memory_bytes", (json_int_t)g->memory_bytes,
+                              "read_bytes_per_s", g->read_bytes_per_s, "proved", (int)v.good, "checked", (json_int_t)v.checked);
+    if (!v.good) json_object_set_new(entry, "error", json_text(v.error.message, strlen(v.error.message)));
+    *all_good = *all_good && v.good;
+    return entry;
+}
+
+/* The list of GPUs, or "why there is none". */
+static void gpu_report(json_t *doc, bool *all_good)
+{
+    gpu_list found = find_gpus();
+    json_t *list = json_array();
+    for (int i = 0; found.status == IM_OK && i < found.count; i++)
+        json_array_append_new(list, gpu_entry(i, &found.gpu[i], all_good));
+    json_object_set_new(doc, "gpus", list);
+    if (found.status != IM_OK) json_object_set_new(doc, "gpu", json_text(found.error.message, strlen(found.error.message)));
 }
 
 /* What a model needs here, or its error; adds to the document. */
@@ -94,6 +175,7 @@ static bool model_report(json_t *doc, const char *path, const settings *s, doubl
     im_engine_options_defaults(&o);
     o.context = (uint32_t)s->run.context;
     o.threads = (int)s->run.threads;
+    o.device = s->run.device != NULL ? s->run.device : "cpu";
     im_model *model = open_model(about.name, path, false, NULL);
     bool good = model != NULL && im_engine_plan(model, &o, &plan, &err) == IM_OK;
     if (good) {
@@ -108,6 +190,27 @@ static bool model_report(json_t *doc, const char *path, const settings *s, doubl
     }
     im_model_close(model);
     return good;
+}
+
+static void print_gpus(const json_t *doc)
+{
+    size_t i;
+    json_t *entry;
+    const char *why = json_string_value(json_object_get(doc, "gpu"));
+    if (why != NULL) printf("gpu         none: %s\n", why);
+    json_array_foreach(json_object_get(doc, "gpus"), i, entry)
+    {
+        const char *error = json_string_value(json_object_get(entry, "error"));
+        int driver = (int)json_integer_value(json_object_get(entry, "driver_cuda"));
+        printf("gpu         %s %s, compute capability %.1f, %lld multiprocessors, driver for CUDA %d.%d\n",
+               json_string_value(json_object_get(entry, "device")), json_string_value(json_object_get(entry, "name")),
+               json_real_value(json_object_get(entry, "compute_capability")),
+               json_integer_value(json_object_get(entry, "processors")), driver / 1000, driver % 1000 / 10);
+        printf("            %.1f GiB, read at up to %.0f GB/s; %s\n",
+               json_number_value(json_object_get(entry, "memory_bytes")) / 1073741824.0,
+               json_real_value(json_object_get(entry, "read_bytes_per_s")) / 1e9,
+               error != NULL ? error : "proved: same bits as the reference");
+    }
 }
 
 static void print_report(const json_t *doc)
@@ -126,7 +229,7 @@ static void print_report(const json_t *doc)
            json_number_value(json_object_get(doc, "memory_available_bytes")) / 1073741824.0,
            json_number_value(json_object_get(doc, "read_bytes_per_s")) / 1e9,
            json_number_value(json_object_get(doc, "int8_ops_per_s")) / 1e9);
-    printf("gpu         %s\n", json_string_value(json_object_get(doc, "gpu")));
+    print_gpus(doc);
     if (model != NULL)
         printf("model       %s: %.1f MiB needed, %s; at most %.1f tokens/s\n", json_string_value(json_object_get(model, "path")),
                json_number_value(json_object_get(model, "needs_bytes")) / 1048576.0,
@@ -145,9 +248,10 @@ static int run(const settings *s, const char *path)
     json_t *kernels = kernel_report(&good);
     im_machine_limits limits = {0};
     im_machine_measure(s->run.threads > 0 ? (int)s->run.threads : machine.cores, s->run.cpu, &limits, NULL);
-    json_t *doc = json_pack("{s:o, s:i, s:o, s:I, s:f, s:s}", "cpu", json_text(cpu, strlen(cpu)), "cores", machine.cores, "kernels",
-                            kernels, "memory_available_bytes", (json_int_t)machine.memory_available, "read_bytes_per_s",
-                            limits.read_bytes_per_s, "gpu", "no GPU backend in this build");
+    json_t *doc =
+        json_pack("{s:o, s:i, s:o, s:I, s:f}", "cpu", json_text(cpu, strlen(cpu)), "cores", machine.cores, "kernels", kernels,
+                  "memory_available_bytes", (json_int_t)machine.memory_available, "read_bytes_per_s", limits.read_bytes_per_s);
+    gpu_report(doc, &good);
     json_object_set_new(doc, "int8_ops_per_s", json_real(limits.int8_ops_per_s));
     json_object_set_new(
         doc, "advice",

@@ -32,24 +32,40 @@ static json_t *strings(const char *const *list)
     return out;
 }
 
+/* "cuda (kernels for 75 90): N devices", or why there are none. */
+static void cuda_state(char *out, size_t size)
+{
+    im_error err;
+    int count;
+    const char *for_which = im_gpu_architectures();
+    if (im_gpu_count(&count, &err) == IM_OK)
+        snprintf(out, size, "kernels for %s; %d device%s here", for_which, count, count == 1 ? "" : "s");
+    else
+        snprintf(out, size, "%s%s%snot available: %s", for_which[0] == 0 ? "" : "kernels for ", for_which,
+                 for_which[0] == 0 ? "" : "; ", err.message);
+}
+
 static json_t *build_document(void)
 {
+    char cuda[IM_ERROR_MESSAGE_MAX + 64];
+    cuda_state(cuda, sizeof cuda);
     const char *compiler =
 #if defined(__clang__)
         "clang " __clang_version__;
 #else
         "gcc " __VERSION__;
 #endif
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s], s:o}", "version", im_version(), "numerics", im_numerics_version(), "licence",
-                     "Apache-2.0", "compiler", compiler, "cpu_levels", strings(im_cpu_levels()), "backends", "cpu", "libraries",
-                     strings(libraries));
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s, s], s:s, s:o}", "version", im_version(), "numerics", im_numerics_version(),
+                     "licence", "Apache-2.0", "compiler", compiler, "cpu_levels", strings(im_cpu_levels()), "backends", "cpu",
+                     "cuda", "cuda", cuda, "libraries", strings(libraries));
 }
 
 static int print_build(void)
 {
     json_t *doc = build_document();
-    printf("ironmule %s, numerics version %d, Apache-2.0\ncompiler: %s\nbackends: cpu\nkernel levels here:", im_version(),
-           im_numerics_version(), json_string_value(json_object_get(doc, "compiler")));
+    printf("ironmule %s, numerics version %d, Apache-2.0\ncompiler: %s\nbackends: cpu, cuda (%s)\nkernel levels here:",
+           im_version(), im_numerics_version(), json_string_value(json_object_get(doc, "compiler")),
+           json_string_value(json_object_get(doc, "cuda")));
     for (const char *const *level = im_cpu_levels(); *level != NULL; level++) printf(" %s", *level);
     printf("\nlibraries:");
     for (size_t i = 0; libraries[i] != NULL; i++) printf("%s %s", i == 0 ? "" : ",", libraries[i]);

@@ -70,6 +70,24 @@ IM_API im_status im_machine_measure(int threads, const char *level, im_machine_l
  * compared. Errors: IM_ERR_INTERNAL naming the first kernel that is wrong on this machine; IM_ERR_UNSUPPORTED when the machine lacks the level. */
 IM_API im_status im_cpu_self_check(const char *level, size_t *checked, im_error *err);
 
+/* GPUs that im_engine_options.device may name as "cuda:0" ... IM_ERR_UNSUPPORTED says why there is none: no driver, no device, or a build without kernels. Starts the
+ * driver: some hundred milliseconds. */
+IM_API im_status im_gpu_count(int *count, im_error *err);
+typedef struct im_gpu_info {
+    char name[96];
+    int capability;      /* 90: compute capability 9.0 */
+    int driver;          /* version of CUDA that the driver speaks: 13000 is 13.0 */
+    uint32_t processors; /* multiprocessors */
+    uint64_t memory_bytes;
+    double read_bytes_per_s; /* of its memory, by its clocks */
+} im_gpu_info;
+IM_API im_status im_gpu_get_info(int n, im_gpu_info *info, im_error *err);
+/* "75 90": compute capabilities that this build has kernels for; "" without any. Static. */
+IM_API const char *im_gpu_architectures(void);
+/* Computes a small model on GPU n and compares the bits with the plain C functions: about a second. *checked (may be NULL): numbers compared. Errors: IM_ERR_INTERNAL when one
+ * is wrong. A driver may end the process: do it in a child. */
+IM_API im_status im_gpu_self_check(int n, size_t *checked, im_error *err);
+
 /* ---- model ------------------------------------------------------------------------------------------------------------------------ */
 
 /* A model file, mapped and checked, with its tokenizer, chat template and program. Cheap: no weight is read. */
