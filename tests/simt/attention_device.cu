@@ -179,8 +179,12 @@ static void scratch_for(attention_case *c, int staged)
         if (c->begin[s] + c->rows[s] > most) most = c->begin[s] + c->rows[s];
     }
     if (rows > IM__ATTENTION_SPLIT_ROWS) rows = IM__ATTENTION_SPLIT_ROWS;
-    c->partial_floats =
-        im__attention_partial_floats(rows, most, c->window, c->heads, c->kv_heads, c->head_dim, each, blocks_of(c, each, staged));
+    c->partial_floats = 0;
+    for (each = 1; each <= IM__ATTENTION_FEW_HEADS; each++) {
+        uint32_t blocks = blocks_of(c, each, staged);
+        uint64_t n = im__attention_partial_floats(rows, most, c->window, c->heads, c->kv_heads, c->head_dim, each, blocks);
+        if (n > c->partial_floats) c->partial_floats = n;
+    }
 }
 
 /* Wrong results of a case that is made; repeats differ or counters are left. */

@@ -44,8 +44,9 @@ struct few {
 
 /* A place in the line of units. */
 struct place {
-    uint32_t unit, i;     /* i: which of the rows to do */
-    uint32_t head, block; /* of heads_of_row */
+    uint32_t unit, i;         /* i: which of the rows to do */
+    uint32_t head, kv, piece; /* of heads_of_row: piece of the query heads of the KV head kv */
+    uint32_t block;
     im__seen sees;
     int32_t page;
 };
@@ -71,15 +72,24 @@ static __device__ void enter_row(const im__cuda_attention &a, const few &f, plac
 
 IM__DEVICE void look_up_page(place *p) { p->page = p->sees.table[p->block]; }
 
+/* True: it is the first of the next row. */
+IM__DEVICE bool next_head(const few &f, place *p)
+{
+    if (++p->piece == f.pieces) {
+        p->piece = 0;
+        p->kv++;
+    }
+    if (++p->head < f.heads_of_row) return false;
+    p->head = p->kv = 0;
+    return true;
+}
+
 /* The next unit; there must be one. */
 IM__DEVICE void advance(const im__cuda_attention &a, const few &f, place *p)
 {
     p->unit++;
     if (p->block++ == p->sees.last) {
-        if (++p->head == f.heads_of_row) {
-            p->head = 0;
-            enter_row(a, f, p, p->i + 1);
-        }
+        if (next_head(f, p)) enter_row(a, f, p, p->i + 1);
         p->block = p->sees.first;
     }
     look_up_page(p);
@@ -154,8 +164,16 @@ static __device__ bool find_share(const im__cuda_attention &a, few *f, place *p,
     uint32_t blocks = p->sees.last - p->sees.first + 1;
     p->unit = begin;
     p->head = of_row / blocks;
+    p->kv = p->head / f->pieces;
+    p->piece = p->head % f->pieces;
     p->block = p->sees.first + of_row % blocks;
     return true;
+}
+
+/* Whether the share goes on behind this unit. */
+IM__DEVICE bool is_more(const few &f, const place &p, uint32_t end)
+{
+    return p.unit + 1 < end || (!f.split && p.block != p.sees.last);
 }
 
 /* Where rows are not split a share has the heads that begin in it, whole. */
@@ -166,8 +184,7 @@ static __device__ bool whole_heads(const im__cuda_attention &a, const few &f, pl
         p->unit += blocks - done;
         if (p->unit >= *end) return false;
         p->block = p->sees.first;
-        if (++p->head == f.heads_of_row) {
-            p->head = 0;
+        if (next_head(f, p)) {
             enter_row(a, f, p, p->i + 1);
             p->block = p->sees.first;
         }
@@ -188,55 +205,76 @@ IM__DEVICE visible visible_of(const place &p)
     return {p.sees.begin > at ? p.sees.begin - at : 0, p.sees.end - at < page ? p.sees.end - at : page};
 }
 
-/* Copies what is seen of a head's keys (in pieces of 16 bytes) and values of a page into shared memory, without waiting. */
+/* Copies a head's keys, and the values that are seen, of a page into shared memory, without waiting. All threads call. */
 template <typename T> IM__DEVICE void ask_for_keys(const few &f, const T *from, visible v)
 {
+#if IM__BULK
+    if (threadIdx.x == 0) im__copy_bulk(f.keys, from, f.head_dim * PAGE * (uint32_t)sizeof(T), f.word);
+    (void)v;
+#else
     constexpr uint32_t piece = 16 / sizeof(T), pieces = PAGE / piece;
     uint32_t lo = v.lo / piece, hi = (v.hi + piece - 1) / piece;
     T *to = (T *)f.keys;
     for (uint32_t at = threadIdx.x; at < f.head_dim * pieces; at += f.threads)
         if (at % pieces >= lo && at % pieces < hi) im__copy_16(to + at * piece, from + at * piece);
     im__copy_commit();
+#endif
 }
 
 template <typename T> IM__DEVICE void ask_for_values(const few &f, const T *from, visible v)
 {
     constexpr uint32_t piece = 16 / sizeof(T);
     T *to = (T *)f.values;
-    for (uint32_t at = v.lo * f.head_dim / piece + threadIdx.x; at * piece < v.hi * f.head_dim; at += f.threads)
-        im__copy_16(to + at * piece, from + at * piece);
+    uint32_t begin = v.lo * f.head_dim / piece, end = (v.hi * f.head_dim + piece - 1) / piece;
+#if IM__BULK
+    if (threadIdx.x == 0) im__copy_bulk(to + begin * piece, from + begin * piece, (end - begin) * 16, f.word + 2);
+#else
+    for (uint32_t at = begin + threadIdx.x; at < end; at += f.threads) im__copy_16(to + at * piece, from + at * piece);
     im__copy_commit();
+#endif
+}
+
+/* Waits for what was asked for before the last request, or the last where there was none since. */
+IM__DEVICE void wait_for(const few &f, uint32_t gate, uint32_t turn, bool asked_since)
+{
+#if IM__BULK
+    im__gate_wait(f.word + 2 * gate, turn);
+    (void)asked_since;
+#else
+    (void)f, (void)gate, (void)turn;
+    if (asked_since)
+        im__copy_wait<1>();
+    else
+        im__copy_wait<0>();
+#endif
 }
 
 template <typename T> IM__DEVICE const T *keys_at(const im__cuda_attention &a, const few &f, const place &p)
 {
-    uint64_t head = (uint64_t)(p.head / f.pieces) * f.head_dim * PAGE;
+    uint64_t head = (uint64_t)p.kv * f.head_dim * PAGE;
     return (const T *)a.kv.pool + (uint64_t)p.page * a.kv.page_stride + a.kv.k_offset + head;
 }
 
 template <typename T> IM__DEVICE const T *values_at(const im__cuda_attention &a, const few &f, const place &p)
 {
-    uint64_t head = (uint64_t)(p.head / f.pieces) * f.head_dim * PAGE;
+    uint64_t head = (uint64_t)p.kv * f.head_dim * PAGE;
     return (const T *)a.kv.pool + (uint64_t)p.page * a.kv.page_stride + a.kv.v_offset + head;
 }
 
 /* The first query head of a piece. */
-IM__DEVICE uint32_t first_head(const few &f, uint32_t head, int heads)
-{
-    return head / f.pieces * f.sharing + head % f.pieces * (uint32_t)heads;
-}
+IM__DEVICE uint32_t first_head(const few &f, const place &p, int heads) { return p.kv * f.sharing + p.piece * (uint32_t)heads; }
 
-IM__DEVICE uint32_t heads_here(const few &f, uint32_t head, int heads)
+IM__DEVICE uint32_t heads_here(const few &f, const place &p, int heads)
 {
-    uint32_t left = f.sharing - head % f.pieces * (uint32_t)heads;
+    uint32_t left = f.sharing - p.piece * (uint32_t)heads;
     return left < (uint32_t)heads ? left : (uint32_t)heads;
 }
 
 /* All loads first: stores between them would make each wait for the one before. */
 template <int G> IM__DEVICE void load_q(const im__cuda_attention &a, const few &f, const place &p)
 {
-    uint32_t here = heads_here(f, p.head, G), d = threadIdx.x * 2;
-    const float *q = a.q + ((uint64_t)p.sees.r * a.heads + first_head(f, p.head, G)) * f.head_dim + d;
+    uint32_t here = heads_here(f, p, G), d = threadIdx.x * 2;
+    const float *q = a.q + ((uint64_t)p.sees.r * a.heads + first_head(f, p, G)) * f.head_dim + d;
     if (d >= f.head_dim) return;
     float2 x[G];
 #pragma unroll
@@ -245,34 +283,45 @@ template <int G> IM__DEVICE void load_q(const im__cuda_attention &a, const few &
     for (int g = 0; g < G; g++) *(float2 *)(f.q + g * f.q_stride + d) = make_float2(x[g].x * a.scale, x[g].y * a.scale);
 }
 
+/* Four elements of the head: both keys of this lane, all query heads. */
+template <int G, typename T> IM__DEVICE void scores_of_4(float2 (&s)[G], const float *q, uint32_t q_stride, const T *k)
+{
+    float2 key[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) key[i] = im__two(k + i * PAGE);
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        float4 x = *(const float4 *)(q + g * q_stride);
+        s[g].x = im__fma(x.x, key[0].x, s[g].x), s[g].y = im__fma(x.x, key[0].y, s[g].y);
+        s[g].x = im__fma(x.y, key[1].x, s[g].x), s[g].y = im__fma(x.y, key[1].y, s[g].y);
+        s[g].x = im__fma(x.z, key[2].x, s[g].x), s[g].y = im__fma(x.z, key[2].y, s[g].y);
+        s[g].x = im__fma(x.w, key[3].x, s[g].x), s[g].y = im__fma(x.w, key[3].y, s[g].y);
+    }
+}
+
 template <int G, typename T> IM__DEVICE void scores(const few &f, const T *keys)
 {
-    uint32_t lane = threadIdx.x % 32, chunk = threadIdx.x / 32, n = f.head_dim - chunk * 64 < 64 ? f.head_dim - chunk * 64 : 64;
+    uint32_t lane = threadIdx.x % 32, chunk = threadIdx.x / 32, n = f.head_dim - chunk * 64;
     const T *k = keys + chunk * 64 * PAGE + lane * 2;
     const float *q = f.q + chunk * 64;
     float2 s[G];
+#pragma unroll
     for (int g = 0; g < G; g++) s[g] = make_float2(0.0f, 0.0f);
-    uint32_t d = 0;
-#pragma unroll 4
-    for (; d + 4 <= n; d += 4) {
-        float2 key[4];
+    if (n >= 64) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) key[i] = im__two(k + (d + i) * PAGE);
+        for (uint32_t d = 0; d < 64; d += 4) scores_of_4<G>(s, q + d, f.q_stride, k + d * PAGE);
+    } else {
+        uint32_t d = 0;
+#pragma unroll 1
+        for (; d + 4 <= n; d += 4) scores_of_4<G>(s, q + d, f.q_stride, k + d * PAGE);
+#pragma unroll 1
+        for (; d < n; d++) {
+            float2 key = im__two(k + d * PAGE);
 #pragma unroll
-        for (int g = 0; g < G; g++) {
-            float4 x = *(const float4 *)(q + g * f.q_stride + d);
-            s[g].x = im__fma(x.x, key[0].x, s[g].x), s[g].y = im__fma(x.x, key[0].y, s[g].y);
-            s[g].x = im__fma(x.y, key[1].x, s[g].x), s[g].y = im__fma(x.y, key[1].y, s[g].y);
-            s[g].x = im__fma(x.z, key[2].x, s[g].x), s[g].y = im__fma(x.z, key[2].y, s[g].y);
-            s[g].x = im__fma(x.w, key[3].x, s[g].x), s[g].y = im__fma(x.w, key[3].y, s[g].y);
-        }
-    }
-    for (; d < n; d++) {
-        float2 key = im__two(k + d * PAGE);
-#pragma unroll
-        for (int g = 0; g < G; g++) {
-            float x = q[g * f.q_stride + d];
-            s[g].x = im__fma(x, key.x, s[g].x), s[g].y = im__fma(x, key.y, s[g].y);
+            for (int g = 0; g < G; g++) {
+                float x = q[g * f.q_stride + d];
+                s[g].x = im__fma(x, key.x, s[g].x), s[g].y = im__fma(x, key.y, s[g].y);
+            }
         }
     }
 #pragma unroll
@@ -312,6 +361,29 @@ template <int G> IM__DEVICE void weights(const im__cuda_attention &a, const few 
     }
 }
 
+/* Four keys: both elements of this thread, all query heads. */
+template <int G, typename T> IM__DEVICE void values_of_4(float2 (&o)[G], const float *p, const T *v, uint32_t head_dim)
+{
+    float2 x[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) x[i] = im__two(v + i * head_dim);
+#pragma unroll
+    for (int g = 0; g < G; g++) {
+        float4 w = *(const float4 *)(p + g * PAGE);
+        o[g].x = im__fma(w.x, x[0].x, o[g].x), o[g].y = im__fma(w.x, x[0].y, o[g].y);
+        o[g].x = im__fma(w.y, x[1].x, o[g].x), o[g].y = im__fma(w.y, x[1].y, o[g].y);
+        o[g].x = im__fma(w.z, x[2].x, o[g].x), o[g].y = im__fma(w.z, x[2].y, o[g].y);
+        o[g].x = im__fma(w.w, x[3].x, o[g].x), o[g].y = im__fma(w.w, x[3].y, o[g].y);
+    }
+}
+
+template <int G, typename T> IM__DEVICE void values_of_1(float2 (&o)[G], const float *p, const T *v)
+{
+    float2 x = im__two(v);
+#pragma unroll
+    for (int g = 0; g < G; g++) o[g].x = im__fma(p[g * PAGE], x.x, o[g].x), o[g].y = im__fma(p[g * PAGE], x.y, o[g].y);
+}
+
 template <int G, typename T> IM__DEVICE void values(const few &f, const T *from, visible seen, state<G> *block)
 {
     const T *v = from + threadIdx.x * 2;
@@ -323,39 +395,18 @@ template <int G, typename T> IM__DEVICE void values(const few &f, const T *from,
         block->o[g] = make_float2(0.0f, 0.0f);
     }
     if (threadIdx.x * 2 >= f.head_dim) return;
+    if (seen.lo == 0 && seen.hi == PAGE) {
+#pragma unroll
+        for (uint32_t j = 0; j < PAGE; j += 4) values_of_4<G>(block->o, p + j, v + j * f.head_dim, f.head_dim);
+        return;
+    }
     uint32_t j = seen.lo;
-    for (; j < seen.hi && j % 4 != 0; j++) {
-        float2 x = im__two(v + j * f.head_dim);
-#pragma unroll
-        for (int g = 0; g < G; g++) {
-            float w = p[g * PAGE + j];
-            block->o[g].x = im__fma(w, x.x, block->o[g].x), block->o[g].y = im__fma(w, x.y, block->o[g].y);
-        }
-    }
-#pragma unroll 4
-    for (; j + 4 <= seen.hi; j += 4) {
-        float2 x[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) x[i] = im__two(v + (j + i) * f.head_dim);
-#pragma unroll
-        for (int g = 0; g < G; g++) {
-            float4 w = *(const float4 *)(p + g * PAGE + j);
-            float2 o = block->o[g];
-            o.x = im__fma(w.x, x[0].x, o.x), o.y = im__fma(w.x, x[0].y, o.y);
-            o.x = im__fma(w.y, x[1].x, o.x), o.y = im__fma(w.y, x[1].y, o.y);
-            o.x = im__fma(w.z, x[2].x, o.x), o.y = im__fma(w.z, x[2].y, o.y);
-            o.x = im__fma(w.w, x[3].x, o.x), o.y = im__fma(w.w, x[3].y, o.y);
-            block->o[g] = o;
-        }
-    }
-    for (; j < seen.hi; j++) {
-        float2 x = im__two(v + j * f.head_dim);
-#pragma unroll
-        for (int g = 0; g < G; g++) {
-            float w = p[g * PAGE + j];
-            block->o[g].x = im__fma(w, x.x, block->o[g].x), block->o[g].y = im__fma(w, x.y, block->o[g].y);
-        }
-    }
+#pragma unroll 1
+    for (; j < seen.hi && j % 4 != 0; j++) values_of_1<G>(block->o, p + j, v + j * f.head_dim);
+#pragma unroll 2
+    for (; j + 4 <= seen.hi; j += 4) values_of_4<G>(block->o, p + j, v + j * f.head_dim, f.head_dim);
+#pragma unroll 1
+    for (; j < seen.hi; j++) values_of_1<G>(block->o, p + j, v + j * f.head_dim);
 }
 
 /* ---- states ----------------------------------------------------------------------------------------------------------------------------- */
@@ -472,11 +523,11 @@ static __device__ bool last_of(const few &f, uint32_t *counter, uint32_t all)
 {
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
+        im__fence_grid();
         bool last = atomicAdd(counter, 1u) == all - 1;
         if (last) *counter = 0;
         f.word[8] = last;
-        __threadfence();
+        im__fence_grid();
     }
     __syncthreads();
     return f.word[8] != 0;
@@ -485,8 +536,8 @@ static __device__ bool last_of(const few &f, uint32_t *counter, uint32_t all)
 template <int G> static __device__ void put_out(const im__cuda_attention &a, const few &f, const place &p, const state<G> &s)
 {
     if (threadIdx.x * 2 >= f.head_dim) return;
-    uint32_t here = heads_here(f, p.head, G);
-    float *out = a.out + ((uint64_t)p.sees.r * a.heads + first_head(f, p.head, G)) * f.head_dim + threadIdx.x * 2;
+    uint32_t here = heads_here(f, p, G);
+    float *out = a.out + ((uint64_t)p.sees.r * a.heads + first_head(f, p, G)) * f.head_dim + threadIdx.x * 2;
 #pragma unroll
     for (int g = 0; g < G; g++)
         if ((uint32_t)g < here) *(float2 *)(out + g * f.head_dim) = make_float2(s.o[g].x / s.l[g], s.o[g].y / s.l[g]);
@@ -576,6 +627,10 @@ template <int G, typename T, bool STAGED> IM__DEVICE void attend(const im__cuda_
         return;
     }
     look_up_page(&now);
+    if (STAGED && IM__BULK) {
+        if (threadIdx.x == 0) im__gate_make(f.word), im__gate_make(f.word + 2);
+        __syncthreads();
+    }
 
     /* What earlier steps have stored need not wait for the kernel that stores this step's keys. */
     bool old = !a.every && !a.selected && (now.block + 1) * PAGE + IM__ATTENTION_TILE_PAYS <= now.sees.end;
@@ -592,21 +647,19 @@ template <int G, typename T, bool STAGED> IM__DEVICE void attend(const im__cuda_
     state<G> all, span, block;
     nothing_seen(&all);
     nothing_seen(&span);
-    for (;;) {
+    bool more = is_more(f, now, end);
+    next = now;
+    if (more) advance(a, f, &next);
+    for (uint32_t turn = 0;; turn ^= 1) {
         bool last_of_row = now.block == now.sees.last, last_of_span = last_of_row || now.block % SPAN == SPAN - 1;
-        bool more = f.split ? now.unit + 1 < end : !last_of_row || now.unit + 1 < end;
-        next = now;
-        if (more) advance(a, f, &next);
-
         visible v = visible_of(now);
-        if (STAGED) im__copy_wait<1>();
+        if (STAGED) wait_for(f, 0, turn, true);
         __syncthreads();
         scores<G>(f, STAGED ? (const T *)f.keys : keys_at<T>(a, f, now));
         __syncthreads();
         if (STAGED && more) ask_for_keys(f, keys_at<T>(a, f, next), visible_of(next));
         weights<G>(a, f, v);
-        if (STAGED && more) im__copy_wait<1>();
-        if (STAGED && !more) im__copy_wait<0>();
+        if (STAGED) wait_for(f, 1, turn, more);
         __syncthreads();
         values<G>(f, STAGED ? (const T *)f.values : values_at<T>(a, f, now), v, &block);
         __syncthreads();
@@ -638,6 +691,8 @@ template <int G, typename T, bool STAGED> IM__DEVICE void attend(const im__cuda_
             first_of_row = true;
         }
         now = next;
+        more = is_more(f, now, end);
+        if (more) advance(a, f, &next);
     }
 }
 

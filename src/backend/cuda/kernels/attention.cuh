@@ -31,6 +31,63 @@ template <int N> IM__DEVICE void im__copy_wait(void)
 #endif
 }
 
+/* Compute capability 9.0: one thread asks for a piece of memory, and a gate (8 bytes of shared memory, as an address in it) opens when all its bytes have come. */
+#if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
+#define IM__BULK 1
+#else
+#define IM__BULK 0
+#endif
+
+IM__DEVICE void im__gate_make(void *gate)
+{
+#if IM__BULK
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1; fence.mbarrier_init.release.cluster;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(gate))
+                 : "memory");
+#else
+    (void)gate;
+#endif
+}
+
+IM__DEVICE void im__copy_bulk(void *to, const void *from, uint32_t bytes, void *gate)
+{
+#if IM__BULK
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(gate);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(bytes), "r"(at)
+                 : "memory");
+#else
+    (void)to, (void)from, (void)bytes, (void)gate;
+#endif
+}
+
+/* turn: 0 for the first time that the gate opens, 1 for the second, 0 for the third ... */
+IM__DEVICE void im__gate_wait(void *gate, uint32_t turn)
+{
+#if IM__BULK
+    asm volatile("{.reg .pred p; again_%=: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1; @!p bra again_%=; }" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(gate)),
+                 "r"(turn)
+                 : "memory");
+#else
+    (void)gate, (void)turn;
+#endif
+}
+
+/* ---- what blocks of the grid say to each other ---- */
+
+/* What this thread and those that it has met have stored is seen by who reads behind such a fence. */
+IM__DEVICE void im__fence_grid(void)
+{
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 700
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#endif
+#endif
+}
+
 /* Two floats that another block of the grid has stored. */
 IM__DEVICE float2 im__load_others(const float *from) { return __ldcg((const float2 *)from); }
 
