@@ -5,7 +5,7 @@
  */
 #include "backend/backend.h"
 #include "backend/cpu/kernels.h"
-#include "backend/cpu/lower.h"
+#include "backend/lower.h"
 #include "model/model.h"
 #include "ops/interpret.h"
 #include "random_program.h"
