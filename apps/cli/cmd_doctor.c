@@ -155,15 +155,16 @@ static json_t *gpu_entry(int n, const im_gpu_info *g, bool *all_good)
     return entry;
 }
 
-/* The list of GPUs, or "why there is none". */
+/* "gpus", and in "gpu" the first one's name or why there is none. */
 static void gpu_report(json_t *doc, bool *all_good)
 {
     gpu_list found = find_gpus();
     json_t *list = json_array();
     for (int i = 0; found.status == IM_OK && i < found.count; i++)
         json_array_append_new(list, gpu_entry(i, &found.gpu[i], all_good));
+    const char *text = found.status != IM_OK ? found.error.message : found.gpu[0].name;
     json_object_set_new(doc, "gpus", list);
-    if (found.status != IM_OK) json_object_set_new(doc, "gpu", json_text(found.error.message, strlen(found.error.message)));
+    json_object_set_new(doc, "gpu", json_text(text, strlen(text)));
 }
 
 /* What a model needs here, or its error; adds to the document. */
@@ -196,8 +197,8 @@ static void print_gpus(const json_t *doc)
 {
     size_t i;
     json_t *entry;
-    const char *why = json_string_value(json_object_get(doc, "gpu"));
-    if (why != NULL) printf("gpu         none: %s\n", why);
+    if (json_array_size(json_object_get(doc, "gpus")) == 0)
+        printf("gpu         none: %s\n", json_string_value(json_object_get(doc, "gpu")));
     json_array_foreach(json_object_get(doc, "gpus"), i, entry)
     {
         const char *error = json_string_value(json_object_get(entry, "error"));

@@ -2,6 +2,7 @@
 #include "backend/cuda/cuda.h"
 
 #include "backend/cpu/kernels.h"
+#include "backend/cuda/cuda_decode.h"
 #include "backend/cuda/kernels.h"
 
 #include <string.h>
@@ -180,6 +181,7 @@ static void free_device(im__cuda *c)
     const im__cuda_driver *d = c->d;
     if (c->stream != NULL) d->stream_wait(c->stream);
     im__cuda_graphs_clear(c);
+    im__cuda_decoder_close(c->decoder);
     const im__cuda_ptr block[] = {c->weights, c->pool[0], c->pool[1], c->work};
     for (size_t i = 0; i < sizeof block / sizeof *block; i++)
         if (block[i] != 0) d->mem_free(block[i]);
@@ -207,6 +209,15 @@ static void close_cuda(im__backend *b)
     im__free(c);
 }
 
+/* What it does not serve, it is done without. */
+static im_status open_decoder(im__cuda *c, im_error *err)
+{
+    im_error why;
+    im_status status = im__cuda_decoder_open(&c->decoder, c, &why);
+    if (status == IM_OK || status == IM_ERR_UNSUPPORTED || status == IM_ERR_MEMORY) return IM_OK;
+    return im__fail(err, status, "%s", why.message);
+}
+
 static im_status open_cuda(im__cuda *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
     IM__TRY(prepare(c, p, o, err));
@@ -215,8 +226,10 @@ static im_status open_cuda(im__cuda *c, const im__program *p, const im__backend_
     IM__TRY(take_memory(c, err));
     IM__TRY(im__cuda_weights_send(c, err));
     IM__TRY(im__cuda_stages_make(c, err));
-    im__buf_printf(&c->description, "cuda: %s, compute capability %d.%d, %u multiprocessors", c->device.name,
-                   c->device.capability / 10, c->device.capability % 10, c->device.processors);
+    IM__TRY(open_decoder(c, err));
+    im__buf_printf(&c->description, "cuda: %s, compute capability %d.%d, %u multiprocessors%s", c->device.name,
+                   c->device.capability / 10, c->device.capability % 10, c->device.processors,
+                   c->decoder != NULL ? ", persistent decoder" : "");
     return c->description.failed ? im__fail(err, IM_ERR_MEMORY, "out of memory") : IM_OK;
 }
 

@@ -69,7 +69,7 @@ typedef struct im__cuda_stage {
 /* How many of what a step has: two steps of one shape are the same launches. */
 typedef struct im__cuda_shape {
     uint32_t rows, selected, tiles, selected_tiles, singles, selected_singles, choose;
-    uint32_t keys; /* at most so many: a power of two */
+    uint32_t keys; /* of any row, at most */
 } im__cuda_shape;
 
 typedef struct im__cuda_replay {
@@ -122,6 +122,8 @@ typedef struct im__cuda {
     im__cuda_kernel rows_kernel, select_kernel, argmax_kernel;
     im__cuda_kernel few[IM__CUDA_FORMS], many[IM__CUDA_FORMS][IM__MANY_ALL_SHAPES];
     uint32_t tile_rows; /* rows of a tile of attention; 0: no layer takes tiles */
+
+    struct im__cuda_decoder *decoder; /* of single rows; NULL: stages do them as well */
 
     /* host memory that copies may use while the processor goes on */
     char *step_host;

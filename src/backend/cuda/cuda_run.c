@@ -4,6 +4,7 @@
  */
 #include "backend/cuda/cuda.h"
 
+#include "backend/cuda/cuda_decode.h"
 #include "backend/cuda/kernels/argmax.h"
 #include "backend/cuda/kernels/attention.h"
 #include "backend/cuda/kernels/rows.h"
@@ -120,7 +121,7 @@ static im_status write_step(im__cuda *c, const im__step *step, im__cuda_shape *s
         if ((uint32_t)x->position >= head.most_keys) head.most_keys = (uint32_t)x->position + 1;
     }
     if (!w.full) put_pages(c, step, row, &w, &head.pages);
-    if (w.full) return im__fail(err, IM_ERR_INTERNAL, "a step has more sequences or positions than its plan");
+    if (w.full) return im__fail(err, IM_ERR_INTERNAL, "a step has more sequences than its plan");
     group_rows(c, step, &all, &selected);
     head.tiles = all.tiles, head.singles = all.singles;
     head.selected_tiles = selected.tiles, head.selected_singles = selected.singles;
@@ -132,7 +133,7 @@ static im_status write_step(im__cuda *c, const im__step *step, im__cuda_shape *s
                               .singles = head.singles,
                               .selected_singles = head.selected_singles,
                               .choose = step->choice != NULL,
-                              .keys = power_above(head.most_keys)};
+                              .keys = head.rows > GRAPH_ROWS ? head.most_keys : power_above(head.most_keys)};
     *bytes = w.used;
     return IM_OK;
 }
@@ -204,17 +205,6 @@ static im_status launch_many(im__cuda *c, const im__cuda_matmul_stage *s, uint32
                   parameters, err);
 }
 
-/* The fewest queries a block that still leave a block for every processor. */
-static int many_way(const im__cuda *c, const im__cuda_attention_stage *s, uint32_t tiles)
-{
-    const im__cuda_attention *a = &s->a;
-    int way = 0;
-    while (way + 1 < IM__CUDA_ATTENTION_WAYS && s->many[way + 1].function != NULL &&
-           im__attention_many_blocks(tiles, a->heads, a->kv.kv_heads, a->kv.head_dim, s->queries[way]) < c->device.processors)
-        way++;
-    return way;
-}
-
 /* Rows one by one. */
 static im_status launch_singles(im__cuda *c, im__cuda_attention_stage *s, uint32_t rows, uint32_t keys, im_error *err)
 {
@@ -233,8 +223,10 @@ static im_status launch_attention(im__cuda *c, im__cuda_attention_stage *s, cons
     if (s->a.every) return launch_singles(c, s, s->a.selected ? shape->selected : shape->rows, shape->keys, err);
     if (singles > 0) IM__TRY(launch_singles(c, s, singles, shape->keys, err));
     if (tiles == 0) return IM_OK;
-    int way = many_way(c, s, tiles);
-    uint32_t blocks = im__attention_many_blocks(tiles, s->a.heads, s->a.kv.kv_heads, s->a.kv.head_dim, s->queries[way]);
+    const im__cuda_kv *kv = &s->a.kv;
+    uint32_t way =
+        im__attention_many_way(tiles, shape->keys, s->a.window, s->a.heads, kv->kv_heads, kv->head_dim, c->device.processors);
+    uint32_t blocks = im__attention_many_blocks(tiles, s->a.heads, kv->kv_heads, kv->head_dim, s->queries[way]);
     return launch(c, &s->many[way], blocks, 1, false, parameters, err);
 }
 
@@ -359,35 +351,59 @@ static im_status ask_for_answers(im__cuda *c, const im__step *step, const im__cu
 
 static im_status work(im__cuda *c, const im__step *step, const im__cuda_shape *shape, size_t bytes, im_error *err)
 {
-    IM__CUDA_TRY(c, context_set(c->context), "using the device");
     IM__CUDA_TRY(c, copy_in(c->step, c->step_host, bytes, c->stream), "sending a step");
     IM__TRY(compute(c, shape, step->cancel, err));
     IM__TRY(ask_for_answers(c, step, shape, err));
     return im__cuda_try(c->d, c->d->stream_wait(c->stream), "computing a step", err);
 }
 
+static im_status work_on_single(im__cuda *c, const im__step *step, im_error *err)
+{
+    const im__cuda_shape shape = {.selected = 1, .choose = step->choice != NULL};
+    IM__TRY(im__cuda_decoder_launch(c->decoder, step, 1, err));
+    IM__TRY(ask_for_answers(c, step, &shape, err));
+    im__cuda_decoder_prepare(c->decoder);
+    IM__CUDA_TRY(c, stream_wait(c->stream), "computing a step");
+    return im__cuda_decoder_check(c->decoder, err);
+}
+
+static im_status work_on_any(im__cuda *c, const im__step *step, im_error *err)
+{
+    im__cuda_shape shape;
+    size_t bytes = 0;
+    IM__TRY(write_step(c, step, &shape, &bytes, err));
+    return work(c, step, &shape, bytes, err);
+}
+
 /* What began must end before its memory is used again. */
 static im_status give_up(im__cuda *c, im_status status, im_error *err)
 {
     im_error unused;
+    if (status == IM_ERR_INTERNAL) return status; /* nothing has begun */
     if (status == IM_ERR_CANCELLED && im__cuda_try(c->d, c->d->stream_wait(c->stream), "", &unused) == IM_OK) return status;
     atomic_store(&c->failed, true);
     if (err != NULL) err->status = IM_ERR_DEVICE;
     return IM_ERR_DEVICE;
 }
 
+static size_t count_wanted(const im__step *step)
+{
+    size_t n = 0;
+    for (size_t r = 0; r < step->rows; r++) n += step->row[r].wants_logits;
+    return n;
+}
+
 im_status im__cuda_run(im__backend *b, const im__step *step, im_error *err)
 {
     im__cuda *c = (im__cuda *)b;
-    im__cuda_shape shape;
-    size_t bytes = 0;
     if (atomic_load(&c->failed))
         return im__fail(err, IM_ERR_DEVICE, "%s has failed before; the model must be loaded again", c->device.name);
     IM__TRY(check_step(c, step, err));
-    IM__TRY(write_step(c, step, &shape, &bytes, err));
-    im_status status = work(c, step, &shape, bytes, err);
+    bool single = c->decoder != NULL && im__cuda_decoder_takes(c->decoder, step);
+    im_status status = im__cuda_try(c->d, c->d->context_set(c->context), "using the device", err);
+    if (status == IM_OK) status = single ? work_on_single(c, step, err) : work_on_any(c, step, err);
     if (status != IM_OK) return give_up(c, status, err);
     atomic_store(&c->clamped, c->answer_host->clamped);
-    if (step->choice != NULL) memcpy(step->choice, c->answer_host->choice, shape.selected * sizeof(int32_t));
+    if (step->choice != NULL) memcpy(step->choice, c->answer_host->choice, count_wanted(step) * sizeof(int32_t));
     return IM_OK;
 }

@@ -283,7 +283,7 @@ static im_status find_attention(im__cuda *c, const im__op *op, im__cuda_attentio
     for (unsigned k = 0; (each = few_heads(c, op, k)) > 0; k++)
         IM__TRY(find(c, &s->few[each - 1], im__attention_few_threads(op->head_dim),
                      im__attention_few_shared(op->head_dim, each, s->staged), err, "im_attention_few_%s_%u", how, each));
-    int ways = !takes_tiles(c, op) ? 0 : op->head_dim == 80 || op->head_dim == 96 ? 2 : 3;
+    int ways = takes_tiles(c, op) ? (int)im__attention_many_ways(op->head_dim) : 0;
     for (int i = 0; i < ways; i++, queries /= 2) {
         if (i > 0 && queries < op->heads / kv->kv_heads) break;
         s->queries[i] = queries;
