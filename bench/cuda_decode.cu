@@ -61,7 +61,7 @@ struct instance {
 #undef DECODER
 #define DECODER(name, ...) {{#name, __VA_ARGS__}, (const void *)im_decode_##name, shape<__VA_ARGS__>::BYTES},
 static const instance instances[] = {
-#include "../src/backend/cuda/kernels/decode_shapes.h"
+#include "../src/backend/cuda/kernels/decode_shapes.inc"
     DECODER(small_4, SMALL_4) DECODER(small_5, SMALL_5) DECODER(small_k, SMALL_K)};
 enum { INSTANCES = sizeof instances / sizeof *instances };
 

@@ -62,7 +62,7 @@ typedef struct run_options {
         {"chunk", 0, ARG_INT, &(o).chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},                         \
         {"cpu", 0, ARG_STRING, &(o).cpu, "LEVEL", "kernels up to this level: c, avx2, avxvnni, avx512, amx, neon, i8mm", 0, 0},    \
     {                                                                                                                              \
-        "device", 0, ARG_STRING, &(o).device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0                                                          \
+        "device", 0, ARG_STRING, &(o).device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0                             \
     }
 
 typedef struct sampling_options {

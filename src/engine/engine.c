@@ -250,7 +250,8 @@ static im_status open_backend(im_engine *e, const im_engine_options *options, im
     IM__TRY(open_on(e, options, false, 0, b, err));
     if (!device.cuda) return IM_OK;
     e->note = im__strdup(why.message, strlen(why.message));
-    im__log(e, IM_LOG_INFO, "on the processor: %s", why.message);
+    /* A machine without a GPU is an ordinary one; a GPU that cannot serve is news. */
+    im__log(e, status == IM_ERR_UNSUPPORTED ? IM_LOG_DEBUG : IM_LOG_INFO, "on the processor: %s", why.message);
     return IM_OK;
 }
 

@@ -4,7 +4,7 @@
  */
 #include "backend/cuda/cuda_check.h"
 #include "backend/cuda/driver.h"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/fatbin.h"
 
 #include <ironmule/ironmule.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #include "gk_device.h"
 
 #include "backend/cuda/driver.h"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/fatbin.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "fake_driver.h"
 
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/fatbin.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #define IRONMULE_BACKEND_CPU_CPU_H
 
 #include "backend/backend.h"
-#include "backend/lower.h"
 #include "backend/cpu/weights.h"
+#include "backend/lower.h"
 
 #define IM__MOST_OUTPUTS 512 /* of one unit of a product */
 

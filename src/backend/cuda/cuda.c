@@ -3,7 +3,7 @@
 
 #include "backend/cpu/kernels.h"
 #include "backend/cuda/cuda_decode.h"
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/fatbin.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
     {"im_decode_" #name, width, heads, kv_heads, hidden, form, head_form},
 
 static const im__decode_shape built[] = {
-#include "backend/cuda/kernels/decode_shapes.h"
+#include "backend/cuda/kernels/decode_shapes.inc"
 };
 
 const im__decode_shape *im__decode_shapes(size_t *count)

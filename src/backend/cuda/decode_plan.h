@@ -41,7 +41,7 @@ im_status im__decode_match(im__decode_model *out, const im__program *p, const im
                            im_error *err);
 void im__decode_model_clear(im__decode_model *m);
 
-/* The kernels of decode_shapes.h. */
+/* The kernels of decode_shapes.inc. */
 const im__decode_shape *im__decode_shapes(size_t *count);
 
 /* The matrices of a layer on the device. */

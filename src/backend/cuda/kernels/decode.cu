@@ -10,4 +10,4 @@
     {                                                                                                                              \
         decode<shape<__VA_ARGS__>>(a);                                                                                             \
     }
-#include "decode_shapes.h"
+#include "decode_shapes.inc"

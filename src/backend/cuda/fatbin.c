@@ -2,7 +2,7 @@
  *
  * cuda_images.h is made by the build: IMAGES(X) with X(identifier, "path of the fat binary"), and ARCHITECTURES.
  */
-#include "backend/cuda/kernels.h"
+#include "backend/cuda/fatbin.h"
 
 #include <cuda_images.h>
 
