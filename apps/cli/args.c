@@ -69,18 +69,30 @@ const char *args_nearest(const char *given, const char *const *known)
     return best;
 }
 
+/* The known names that begin with what was given, as "--a, --b"; false: none does. */
+static bool longer_names(const char *given, const char *const *known, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *known != NULL && n < size; known++)
+        if (strncmp(*known, given, strlen(given)) == 0)
+            n += (size_t)snprintf(out + n, size - n, "%s--%s", n > 0 ? ", " : "", *known);
+    return n > 0;
+}
+
 /* ---- parsing ---------------------------------------------------------------------------------------------------------------------------- */
 
 static int unknown(const arg_command *c, const arg_option *options, const char *option)
 {
     const char *names[64];
-    char given[64];
+    char given[64], longer[256];
     size_t n = 0;
     snprintf(given, sizeof given, "%.*s", (int)strcspn(option, "="), option);
     for (const arg_option *o = options; o->name != NULL && n < 61; o++) names[n++] = o->name;
     names[n++] = "model";
     names[n++] = "help";
     names[n] = NULL;
+    if (strlen(given) > 2 && longer_names(given, names, longer, sizeof longer))
+        return args_wrong(c, "unknown option --%s; did you mean %s?", given, longer);
     const char *near = args_nearest(given, names);
     if (near != NULL) return args_wrong(c, "unknown option --%s; did you mean --%s?", given, near);
     return args_wrong(c, "unknown option --%s", given);
@@ -94,7 +106,7 @@ static int set_number(const arg_command *c, const arg_option *o, const char *tex
     if (end == text || *end != 0)
         return args_wrong(c, "--%s: \"%s\" is no %s", o->name, text, o->kind == ARG_INT ? "whole number" : "number");
     if (errno == ERANGE || !(number >= o->lo && number <= o->hi))
-        return args_wrong(c, "--%s: %s is outside %g .. %g", o->name, text, o->lo, o->hi);
+        return args_wrong(c, "--%s: %s is outside %.10g .. %.10g", o->name, text, o->lo, o->hi);
     if (o->kind == ARG_INT)
         *(int64_t *)o->to = strtoll(text, NULL, 10);
     else

@@ -213,6 +213,7 @@ static int serve(settings *s)
 {
     im_error err;
     im_memory_plan *p = &s->o.plan;
+    warn_context(about.name, s->o.model, s->context);
     if (plan(s, p, &err) != IM_OK) return say_failed(about.name, &err);
     int code = refuse_plan(s, p);
     if (code < 0) code = s->dry_run ? dry_run(s, p) : serve_run(&s->o);
@@ -259,7 +260,7 @@ int cmd_serve(int argc, char **argv)
         {"cache-disk", 0, ARG_STRING, &s.cache_disk, "SIZE", "size of that folder at most (default 4G)", 0, 0},
         {"threads", 't', ARG_INT, &s.threads, "N", "threads that compute (default: one a physical core)", 1, 1024},
         {"chunk", 0, ARG_INT, &s.chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},
-        {"cpu", 0, ARG_STRING, &s.cpu, "LEVEL", "kernels up to this level", 0, 0},
+        {"cpu", 0, ARG_STRING, &s.cpu, "LEVEL", "kernels up to this level: c, avx2, avxvnni, avx512, amx, neon, i8mm", 0, 0},
         {"device", 0, ARG_STRING, &s.device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0},
         {"max-body", 0, ARG_STRING, &s.max_body, "SIZE", "largest body of a request (default 1M)", 0, 0},
         {"timeout-request", 0, ARG_NUMBER, &o->request_s, "S", "a request's deadline in seconds (0: none)", 0, 1e6},

@@ -115,18 +115,23 @@ static uint64_t cache_for(const im_model *model, const im_engine_options *o)
     return p.available == 0 || p.weights + 3 * p.kv + p.workspace < p.available ? 2 * p.kv : 0;
 }
 
+void warn_context(const char *who, const im_model *model, int64_t context)
+{
+    im_model_info info;
+    im_model_get_info(model, &info);
+    if (context > info.context)
+        say(who, "warning: the model was made for %u positions; beyond them its answers lose sense (--context %lld)", info.context,
+            (long long)context);
+}
+
 im_engine *open_engine(const char *who, im_model *model, const run_options *run, uint32_t context, uint32_t sequences,
                        bool conversation)
 {
     im_error err;
     im_engine *engine;
     im_engine_options o;
-    im_model_info info;
     progress bar = {.label = "loading", .drawn = now_ms()};
-    im_model_get_info(model, &info);
-    if (run->context > info.context)
-        say(who, "warning: the model was made for %u positions; beyond them its answers lose sense (--context %lld)", info.context,
-            (long long)run->context);
+    warn_context(who, model, run->context);
     im_engine_options_defaults(&o);
     o.threads = (int)run->threads;
     o.context = run->context > 0 ? (uint32_t)run->context : context;

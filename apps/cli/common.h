@@ -86,6 +86,9 @@ im_sampling sampling_of(const char *who, const sampling_options *o);
  * a message. */
 im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre);
 
+/* Says so when the user asks for more positions than the model was made for. */
+void warn_context(const char *who, const im_model *model, int64_t context);
+
 /* Opens an engine on the model with a progress bar; NULL after a message. `context` is used when the user gave none (0: the library's default);
  * conversation: what was computed is kept for the next turn. */
 im_engine *open_engine(const char *who, im_model *model, const run_options *o, uint32_t context, uint32_t sequences,

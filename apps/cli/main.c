@@ -44,17 +44,31 @@ static int unknown(const char *name)
     return EXIT_USAGE;
 }
 
+static int run(const char *name, int argc, char **argv)
+{
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0) return commands[i].run(argc, argv);
+    return unknown(name);
+}
+
+/* 'help' alone, or 'help COMMAND', which is 'COMMAND --help'. */
+static int help_on(const char *name)
+{
+    static char option[] = "--help";
+    char *argv[] = {option, NULL};
+    return name == NULL ? help(stdout) : run(name, 1, argv);
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) return help(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) return help(stdout);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) return help(stdout);
+    if (strcmp(argv[1], "help") == 0) return help_on(argv[2]);
     if (strcmp(argv[1], "--version") == 0) {
         printf("ironmule %s (numerics %d)\n", im_version(), im_numerics_version());
         return EXIT_DONE;
     }
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i].name, argv[1]) == 0) return commands[i].run(argc - 2, argv + 2);
-    return unknown(argv[1]);
+    return run(argv[1], argc - 2, argv + 2);
 }
 
 int main(int argc, char **argv)

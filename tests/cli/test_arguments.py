@@ -27,10 +27,30 @@ def every_command_knows_the_option():
 def wrong_usage():
     for args, says in ((('tokenize', '--model'), b'--model needs a value'), (('tokenize', '--json'), b'an argument is missing'),
                        (('tokenize', '--modle', TINY, 'x'), b'did you mean --model?'),
+                       (('generate', TINY, '--max', '3'), b'did you mean --max-tokens?'),
+                       (('chat', TINY, '--top', '3'), b'did you mean --top-k, --top-p?'),
+                       (('generate', TINY, '--zz'), b'unknown option --zz\n'),
+                       (('generate', '--context', '0', TINY), b'0 is outside 2 .. 16777216\n'), (('help', 'chta'), b'did you mean "chat"?'),
                        (('info', '--model', TINY, 'other'), b'"other" is one argument too many'),
                        (('tokenize', '--model', TINY, *'abcdefghij'), b'is one argument too many')):
         done = run(*args)
         check(done.returncode == 2 and says in done.stderr and not done.stdout, f'{args}: {done}')
+
+
+def help_by_either_way():
+    for name in ('generate', 'chat', 'tokenize', 'info'):
+        want = run(name, '--help')
+        check(want.returncode == 0 and want.stdout.startswith(b'ironmule ' + name.encode()), f'{name} --help: {want}')
+        check(run('help', name).stdout == want.stdout, f'help {name}')
+    check(run('help').stdout == run('--help').stdout, 'help alone')
+
+
+def a_context_beyond_the_models():
+    if b'built without' in run('serve', TINY, '--dry-run').stderr:
+        return
+    for context, warned in ((2, False), (100000, True)):
+        done = run('serve', TINY, '--dry-run', '--context', context)
+        check(done.returncode == 0 and (b'the model was made for' in done.stderr) == warned, f'serve --context {context}: {done}')
 
 
 def files_that_are_not_there():
@@ -99,6 +119,8 @@ def damaged_models():
 model_by_either_way()
 every_command_knows_the_option()
 wrong_usage()
+help_by_either_way()
+a_context_beyond_the_models()
 files_that_are_not_there()
 empty_inputs()
 model_cut_short_in_use()

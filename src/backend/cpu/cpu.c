@@ -81,7 +81,9 @@ static im_status choose_level(const im__backend_options *o, im__cpu_level *out, 
 {
     *out = im__cpu_best();
     if (o->cpu_level == NULL) return IM_OK;
-    if (!im__cpu_level_parse(o->cpu_level, out)) return im__fail(err, IM_ERR_ARGUMENT, "\"%s\" is no kernel level", o->cpu_level);
+    if (!im__cpu_level_parse(o->cpu_level, out))
+        return im__fail(err, IM_ERR_ARGUMENT, "\"%s\" is no kernel level; c, avx2, avxvnni, avx512, amx, neon and i8mm are",
+                        o->cpu_level);
     if (!im__cpu_has(*out))
         return im__fail(err, IM_ERR_UNSUPPORTED, "this machine does not have the kernel level %s", o->cpu_level);
     return IM_OK;
