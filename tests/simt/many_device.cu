@@ -260,7 +260,13 @@ static void times(uint32_t form, const char *name, const model &m, uint32_t rows
             best = std::min(best, us);
         }
         printf("  best %6.1f T mac/s\n", macs / best * 1e-6);
-        total += best, all_macs += macs;
+        bool usable[IM__MANY_ALL_SHAPES];
+        for (int s = 0; s < IM__MANY_ALL_SHAPES; s++) usable[s] = fits(form, s);
+        const im__cuda_products p = products(form, phases[f], counts[f]);
+        const int chosen = im__many_choose(usable, &p, rows, 132);
+        const double us = time_one(form, phases[f], counts[f], chosen, rows);
+        if (us > best * 1.1) printf("    chosen: %s, %.1f us\n", im__many_launch_of(form, chosen).name, us);
+        total += us, all_macs += macs;
     }
     printf("%-3s %-12s %4u rows: layer %7.1f us, %6.1f T mac/s, products alone %8.0f tokens/s\n", m.name, name, rows, total,
            all_macs / total * 1e-6, rows / (total * m.layers) * 1e6);

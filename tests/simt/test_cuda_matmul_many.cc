@@ -142,9 +142,27 @@ static void float_rows(void **state)
     check(c, IM__MANY_16s, c.rows);
 }
 
+/* The choice is a usable shape: small tiles where there are few rows, large ones where there are many. */
+static void the_choice(void **state)
+{
+    (void)state;
+    bool usable[IM__MANY_ALL_SHAPES] = {};
+    im__cuda_products p = {};
+    p.count = 1, p.product[0].w.n_in = 2560, p.product[0].w.n_out = 10240;
+    assert_int_equal(im__many_choose(usable, &p, 8, 132), -1);
+    for (bool &u : usable) u = true;
+    int few = im__many_choose(usable, &p, 8, 132), many = im__many_choose(usable, &p, 2048, 132);
+    assert_true(im__many_launch_of(IM__CUDA_4_HALF, few).rows < im__many_launch_of(IM__CUDA_4_HALF, many).rows);
+    assert_int_equal(im__many_launch_of(IM__CUDA_4_HALF, many).rows, 128);
+    for (int s = IM__MANY_SHAPE_COUNT; s < IM__MANY_ALL_SHAPES; s++) usable[s] = false;
+    assert_int_equal(im__many_choose(usable, &p, 2048, 132), IM__MANY_128);
+    p.product[0].w.form = IM__CUDA_F16;
+    assert_int_equal(im__many_choose(usable, &p, 2048, 132), 0);
+}
+
 int main(void)
 {
     const CMUnitTest tests[] = {cmocka_unit_test(each_form_and_shape), cmocka_unit_test(hostile_values), cmocka_unit_test(borders),
-                                cmocka_unit_test(float_rows)};
+                                cmocka_unit_test(float_rows), cmocka_unit_test(the_choice)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

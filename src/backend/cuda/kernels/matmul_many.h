@@ -258,4 +258,50 @@ static inline uint32_t im__many_row_blocks(const im__many_launch *l, uint32_t ro
     return (rows + tile - 1) / tile;
 }
 
+/* ---- which shape ----------------------------------------------------------------------------------------------------------------------- */
+
+/* What a chunk of every warp takes in a block, in nanoseconds on an H200 with Q4_0; how many blocks a multiprocessor holds, and what each takes then. Other forms
+ * and chips keep the order. */
+typedef struct im__many_pace {
+    uint32_t round, resident, shared_round;
+} im__many_pace;
+
+/* Estimated nanoseconds of a launch: every multiprocessor takes equally many blocks. p: products with w and wide filled in. */
+static inline uint64_t im__many_cost(int s, const im__cuda_products *p, uint32_t rows, uint32_t processors)
+{
+    static const im__many_pace paces[IM__MANY_ALL_SHAPES] = {{1850, 5, 600},  {2500, 1, 2500}, {3400, 1, 3400},
+                                                             {4100, 1, 4100}, {6000, 1, 6000}, {2380, 1, 2380},
+                                                             {3170, 1, 3170}, {3900, 1, 3900}, {3780, 1, 3780}};
+    const im__many_launch l = im__many_launch_of(p->product[0].w.form, s);
+    const uint32_t side =
+        s < IM__MANY_SHAPE_COUNT ? im__many_sizes_of((im__many_shape)s).chunk_warps : im__many_90_sizes_of(s).chunk_groups;
+    const im__many_pace pace = paces[s];
+    uint64_t blocks = 0, rounds = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const uint32_t chunks = (p->product[i].w.n_in + IM__CUDA_UNIT - 1) / IM__CUDA_UNIT;
+        blocks += (uint64_t)im__many_blocks(&l, p->product[i].w.n_out) * im__many_row_blocks(&l, rows, p->product[i].wide != 0);
+        rounds = (chunks + side - 1) / side > rounds ? (chunks + side - 1) / side : rounds;
+    }
+    const uint64_t load = (blocks + processors - 1) / processors, waves = (load + pace.resident - 1) / pace.resident;
+    const uint64_t alone = waves * pace.round, full = load * pace.shared_round;
+    return 500 * waves + rounds * (alone > full ? alone : full);
+}
+
+/* The shape that should be fastest among those that are usable (a kernel of that form is loaded and its shared memory is granted). -1: none. Float weights have
+ * one shape, 0. */
+static inline int im__many_choose(const bool usable[IM__MANY_ALL_SHAPES], const im__cuda_products *p, uint32_t rows,
+                                  uint32_t processors)
+{
+    int best = -1;
+    uint64_t least = 0;
+    for (int s = 0; s < IM__MANY_ALL_SHAPES; s++) {
+        if (!usable[s]) continue;
+        const uint64_t cost = im__many_is_float(p->product[0].w.form) ? 1 : im__many_cost(s, p, rows, processors);
+        if (best >= 0 && cost >= least) continue;
+        best = s;
+        least = cost;
+    }
+    return best;
+}
+
 #endif

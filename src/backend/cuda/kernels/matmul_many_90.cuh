@@ -19,9 +19,8 @@ template <int form_, int shape_> struct im__many_90 {
                          weights_at = (int)im__many_90_weights_at(form, shape);
     static constexpr int unit_bytes = (int)im__many_unit_bytes(form, 8), slot_bytes = (int)im__many_90_slot_bytes(form, shape);
     static constexpr int slots = (int)im__many_90_slots(form, shape);
-    static constexpr int groups = wo * wk;          /* of warps that multiply */
-    static constexpr int halves = nt >= 16 ? 2 : 1; /* of the rows: one is multiplied while the other is added */
-    static constexpr int part = nt / halves;
+    static constexpr int groups = wo * wk; /* of warps that multiply */
+    static constexpr int part = nt / 2;    /* of the rows: one half is multiplied while the other is added */
 };
 
 struct im__many_90_barriers {
@@ -133,75 +132,97 @@ template <class I> struct im__many_90_chunk {
     int groups, output; /* in the unit: of 16 */
 };
 
-/* p = fma(s d, sum, p) and the minimum, for rows of fragments `from` on; first: p is +0. k: which group of 16 or 32. */
-template <class I, bool first>
-__device__ __forceinline__ void im__many_90_add(float (&p)[I::part * 4], const int (&c)[I::part * 4],
-                                                const im__many_90_chunk<I> &at, const float (&s)[2], const float (&m)[2], int g,
-                                                int k, int from)
+template <int n> __device__ __forceinline__ void im__many_90_read(float (&to)[4], const float *from)
 {
-    const float *scale = at.scale + g * I::rows + 8 * from, *sums = at.scale + I::scale_bytes / 4 + k * I::rows + 8 * from;
+    if constexpr (n == 4) {
+        const float4 v = *(const float4 *)from;
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+    } else {
+        const float2 v = *(const float2 *)from;
+        to[0] = v.x, to[1] = v.y;
+    }
+}
+
+/* p = fma(s d, sum, p) and the minimum, for the rows of half h. k: which group of 16 or 32. */
+template <class I>
+__device__ __forceinline__ void im__many_90_add(float (&p)[I::part * 4], const int (&c)[I::part * 4],
+                                                const im__many_90_chunk<I> &at, const float (&s)[2], const float (&m)[2], int k,
+                                                int h)
+{
+    const float *scale = at.scale + (I::by_16 ? k / 2 : k) * I::rows, *sums = at.scale + I::scale_bytes / 4 + k * I::rows;
+    float d[4], q[4] = {0, 0, 0, 0}; /* of the columns of two fragments, or of one */
 #pragma unroll
-    for (int j = 0; j < I::part; j += 2) {
-        const float4 d = *(const float4 *)(scale + 8 * j);
-        float4 q = {};
-        if (I::has_min) q = *(const float4 *)(sums + 8 * j);
+    for (int j = 0; j < I::part; j++) {
+        if (I::part == 1 || j % 2 == 0) {
+            im__many_90_read<I::part == 1 ? 2 : 4>(d, scale + 8 * (h * I::part + j) / 16 * 16 + (I::part == 1 ? h * 2 : 0));
+            if (I::has_min)
+                im__many_90_read<I::part == 1 ? 2 : 4>(q, sums + 8 * (h * I::part + j) / 16 * 16 + (I::part == 1 ? h * 2 : 0));
+        }
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const int e = 4 * j + i;
-            const float of_row = i < 4 ? (i % 2 ? d.y : d.x) : (i % 2 ? d.w : d.z),
-                        sum = i < 4 ? (i % 2 ? q.y : q.x) : (i % 2 ? q.w : q.z);
-            p[e] = __fmaf_rn(__fmul_rn(s[i / 2 % 2], of_row), (float)c[e], first ? 0.0f : p[e]);
-            if (I::has_min) p[e] = __fmaf_rn(__fmul_rn(m[i / 2 % 2], of_row), sum, p[e]);
+        for (int i = 0; i < 4; i++) {
+            const int e = 4 * j + i, column = (I::part == 1 ? 0 : j % 2 * 2) + i % 2;
+            p[e] = __fmaf_rn(__fmul_rn(s[i / 2], d[column]), (float)c[e], p[e]);
+            if (I::has_min) p[e] = __fmaf_rn(__fmul_rn(m[i / 2], d[column]), q[column], p[e]);
         }
     }
 }
 
-template <class I, bool first>
-__device__ __forceinline__ void im__many_90_group(float (&p)[I::halves][I::part * 4], int (&c)[I::halves][I::part * 4],
-                                                  const im__many_90_chunk<I> &at, const im__many_scales<I::form> (&scales)[2],
-                                                  int g, int lane)
+/* Step t is group t of 32 or of 16, whose other half is zero. */
+template <class I>
+__device__ __forceinline__ void im__many_90_prepare(uint32_t (&a)[4], const im__many_90_chunk<I> &at, int t, int lane)
 {
-    uint32_t a[4];
-    im__many_fragment<I::form, false>(a, at.unit, at.groups, g, at.output, lane);
-    const im__shared_at lines = at.lines + g / 4 * (I::rows * 128);
+    im__many_fragment<I::form, false>(a, at.unit, at.groups, I::by_16 ? t / 2 : t, at.output, lane);
 #pragma unroll
-    for (int h = 0; h < (I::by_16 ? 2 : 1); h++) {
-        const int k = I::by_16 ? 2 * g + h : g;
-        im__group_begin();
+    for (int i = 0; i < 4; i++) a[i] = !I::by_16 || i / 2 == t % 2 ? a[i] : 0;
+}
+
+/* Half h of the rows begins to be multiplied. */
+template <class I>
+__device__ __forceinline__ void im__many_90_begin(int (&c)[I::part * 4], const uint32_t (&a)[4], const im__many_90_chunk<I> &at,
+                                                  int t, int h)
+{
+    const int g = I::by_16 ? t / 2 : t;
+    im__group_begin();
+    im__group_multiply(c, a[0], a[1], a[2], a[3], at.lines + g / 4 * (I::rows * 128) + h * (I::part * 1024), g % 4 * 32);
+    im__group_commit();
+}
+
+/* `count` steps from t on, of which each begins while the one before is added. The compiler wants to see all of them in one piece. */
+template <class I, int count>
+__device__ __forceinline__ void im__many_90_steps(float (&p)[2][I::part * 4], int (&c)[2][I::part * 4],
+                                                  const im__many_90_chunk<I> &at, const im__many_scales<I::form> (&scales)[2],
+                                                  int t, int lane)
+{
+    uint32_t a[2][4];
+    im__many_90_prepare<I>(a[0], at, t, lane);
+    im__many_90_begin<I>(c[0], a[0], at, t, 0);
+    im__many_90_begin<I>(c[1], a[0], at, t, 1);
 #pragma unroll
-        for (int i = 0; i < I::halves; i++) {
-            const im__shared_at part = lines + i * (I::part * 1024);
-            if (!I::by_16)
-                im__group_multiply(c[i], a[0], a[1], a[2], a[3], part, g % 4 * 32);
-            else
-                im__group_multiply(c[i], h ? 0 : a[0], h ? 0 : a[1], h ? a[2] : 0, h ? a[3] : 0, part, g % 4 * 32);
-            im__group_commit();
-        }
+    for (int i = 0; i < count; i++) {
+        const bool more = i + 1 < count;
+        if (more) im__many_90_prepare<I>(a[(i + 1) % 2], at, t + i + 1, lane);
         float s[2], m[2] = {0, 0};
-        scales[0].read(s[0], m[0], k);
-        scales[1].read(s[1], m[1], k);
-        if (I::halves == 2) im__group_wait<1>(c[0]);
-        if (I::halves == 1) im__group_wait<0>(c[0]);
-        if (h == 0)
-            im__many_90_add<I, first>(p[0], c[0], at, s, m, g, k, 0);
-        else
-            im__many_90_add<I, false>(p[0], c[0], at, s, m, g, k, 0);
-        if constexpr (I::halves == 2) {
-            im__group_wait<0>(c[1]);
-            if (h == 0)
-                im__many_90_add<I, first>(p[1], c[1], at, s, m, g, k, I::part);
+        scales[0].read(s[0], m[0], t + i);
+        scales[1].read(s[1], m[1], t + i);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            if (more || h == 0)
+                im__group_wait<1>(c[h]);
             else
-                im__many_90_add<I, false>(p[1], c[1], at, s, m, g, k, I::part);
+                im__group_wait<0>(c[h]);
+            im__many_90_add<I>(p[h], c[h], at, s, m, t + i, h);
+            im__group_hold(c[h]);
+            if (more) im__many_90_begin<I>(c[h], a[(i + 1) % 2], at, t + i + 1, h);
         }
     }
 }
 
 /* p = the group's sums of the chunk in `slot`. */
 template <class I>
-__device__ __forceinline__ void im__many_90_sum(float (&p)[I::halves][I::part * 4], int (&c)[I::halves][I::part * 4], uint8_t *slot,
-                                                int groups, int out_group, int tid)
+__device__ __forceinline__ void im__many_90_sum(float (&p)[2][I::part * 4], int (&c)[2][I::part * 4], uint8_t *slot, int groups,
+                                                int out_group, int tid)
 {
-    const int lane = tid % 32, output = out_group * 64 + tid / 32 * 16;
+    const int lane = tid % 32, output = out_group * 64 + tid / 32 * 16, steps = I::by_16 ? 2 * groups : groups;
     im__written_for_groups();
     im__many_90_chunk<I> at;
     at.unit = slot + I::weights_at + output / 32 * I::unit_bytes;
@@ -212,13 +233,18 @@ __device__ __forceinline__ void im__many_90_sum(float (&p)[I::halves][I::part * 
     im__many_scales<I::form> scales[2];
     scales[0].open(at.unit, groups, at.output + lane / 4);
     scales[1].open(at.unit, groups, at.output + lane / 4 + 8);
-    im__many_90_group<I, true>(p, c, at, scales, 0, lane);
+#pragma unroll
+    for (int i = 0; i < I::nt * 4; i++) p[i / (I::part * 4)][i % (I::part * 4)] = 0;
+    int t = 0;
 #pragma unroll 1
-    for (int g = 1; g < groups; g++) im__many_90_group<I, false>(p, c, at, scales, g, lane);
+    for (; t + 8 <= steps; t += 8) im__many_90_steps<I, 8>(p, c, at, scales, t, lane);
+#pragma unroll 1
+    for (; t < steps; t++) im__many_90_steps<I, 1>(p, c, at, scales, t, lane);
 }
 
 template <class I>
-__device__ __forceinline__ void im__many_90_store(const im__many_place &at, const float (&y)[I::nt * 4], int out_group, int tid)
+__device__ __forceinline__ void im__many_90_store(const im__many_place &at, const float (&y)[2][I::part * 4], int out_group,
+                                                  int tid)
 {
     const int lane = tid % 32;
     const uint32_t output = (uint32_t)(out_group * 64 + tid / 32 * 16);
@@ -226,8 +252,8 @@ __device__ __forceinline__ void im__many_90_store(const im__many_place &at, cons
     for (int n = 0; n < I::nt / 2; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            im__many_store<I>(at, output + im__many_output(0, e, lane), 0, im__many_row(n, e, lane), y[4 * n + e],
-                              y[4 * (n + I::nt / 2) + e]);
+            im__many_store<I>(at, output + im__many_output(0, e, lane), 0, im__many_row(n, e, lane), y[0][4 * n + e],
+                              y[1][4 * n + e]);
 }
 
 /* Groups that share all chunks: totals in registers. */
@@ -235,11 +261,11 @@ template <class I>
 __device__ __forceinline__ void im__many_90_straight(const im__many_place &at, uint8_t *slots, im__many_90_barriers &b, int group,
                                                      int tid)
 {
-    float y[I::nt * 4], p[I::halves][I::part * 4];
-    int c[I::halves][I::part * 4];
+    float y[2][I::part * 4], p[2][I::part * 4];
+    int c[2][I::part * 4];
 #pragma unroll
     for (int i = 0; i < I::nt * 4; i++) {
-        y[i] = -0.0f;
+        y[i / (I::part * 4)][i % (I::part * 4)] = -0.0f;
         c[i / (I::part * 4)][i % (I::part * 4)] = 0;
     }
     for (uint32_t k = 0; k < at.chunks; k++) {
@@ -248,7 +274,10 @@ __device__ __forceinline__ void im__many_90_straight(const im__many_place &at, u
         im__many_90_sum<I>(p, c, slots + s * I::slot_bytes, im__many_groups(at, k), group, tid);
         im__barrier_arrive(&b.empty[s]);
 #pragma unroll
-        for (int i = 0; i < I::nt * 4; i++) y[i] = __fadd_rn(y[i], p[i / (I::part * 4)][i % (I::part * 4)]);
+        for (int i = 0; i < I::nt * 4; i++) {
+            float &total = y[i / (I::part * 4)][i % (I::part * 4)];
+            total = __fadd_rn(total, p[i / (I::part * 4)][i % (I::part * 4)]);
+        }
     }
     im__many_90_store<I>(at, y, group, tid);
 }
@@ -259,12 +288,11 @@ __device__ __forceinline__ void im__many_90_turns(const im__many_place &at, uint
                                                   int group, int tid)
 {
     const int out_group = group % I::wo, place = group / I::wo;
-    static_assert(I::halves == 1, "few rows");
-    float p[1][I::nt * 4];
-    int c[1][I::nt * 4];
+    float p[2][I::part * 4];
+    int c[2][I::part * 4];
     float *mine = totals + out_group * (I::nt * 4 * 128) + tid;
 #pragma unroll
-    for (int i = 0; i < I::nt * 4; i++) c[0][i] = 0;
+    for (int i = 0; i < I::nt * 4; i++) c[i / (I::part * 4)][i % (I::part * 4)] = 0;
     uint32_t round = 0;
     for (uint32_t k = (uint32_t)place; k < at.chunks; k += I::wk, round++) {
         const uint32_t s = k % I::slots;
@@ -274,14 +302,17 @@ __device__ __forceinline__ void im__many_90_turns(const im__many_place &at, uint
         if (k > 0) {
             im__barrier_wait(&b.turn[group], (place > 0 ? round : round - 1) & 1);
 #pragma unroll
-            for (int i = 0; i < I::nt * 4; i++) p[0][i] = __fadd_rn(mine[i * 128], p[0][i]);
+            for (int i = 0; i < I::nt * 4; i++) {
+                float &sum = p[i / (I::part * 4)][i % (I::part * 4)];
+                sum = __fadd_rn(mine[i * 128], sum);
+            }
         }
         if (k + 1 == at.chunks) {
-            im__many_90_store<I>(at, p[0], out_group, tid);
+            im__many_90_store<I>(at, p, out_group, tid);
             return;
         }
 #pragma unroll
-        for (int i = 0; i < I::nt * 4; i++) mine[i * 128] = p[0][i];
+        for (int i = 0; i < I::nt * 4; i++) mine[i * 128] = p[i / (I::part * 4)][i % (I::part * 4)];
         im__barrier_arrive(&b.turn[out_group + (place + 1) % I::wk * I::wo]);
     }
 }

@@ -27,6 +27,13 @@ template <int newer, int n> __device__ __forceinline__ void im__group_wait(int (
     for (int i = 0; i < n; i++) asm volatile("" : "+r"(c[i])::"memory");
 }
 
+/* The compiler must not move uses of c beyond this. */
+template <int n> __device__ __forceinline__ void im__group_hold(int (&c)[n])
+{
+#pragma unroll
+    for (int i = 0; i < n; i++) asm volatile("" : "+r"(c[i])::"memory");
+}
+
 __device__ __forceinline__ uint64_t im__group_lines(im__shared_at first, int at)
 {
     return (uint64_t)((first + (uint32_t)at) >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
@@ -35,6 +42,14 @@ __device__ __forceinline__ uint64_t im__group_lines(im__shared_at first, int at)
 #define IM__C8(i)                                                                                                                  \
     "+r"(c[i]), "+r"(c[i + 1]), "+r"(c[i + 2]), "+r"(c[i + 3]), "+r"(c[i + 4]), "+r"(c[i + 5]), "+r"(c[i + 6]), "+r"(c[i + 7])
 #define IM__AB "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b)
+
+__device__ __forceinline__ void im__group_multiply_(int (&c)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint64_t b)
+{
+    asm volatile("{.reg .pred p; setp.ne.b32 p, 0, 0; wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 {%0, %1, %2, %3}, {%4, %5, "
+                 "%6, %7}, %8, p;}"
+                 : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+                 : IM__AB);
+}
 
 __device__ __forceinline__ void im__group_multiply_(int (&c)[8], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint64_t b)
 {
@@ -91,6 +106,7 @@ __device__ __forceinline__ void im__group_multiply(int (&c)[n], uint32_t a0, uin
 static inline void im__group_begin(void) {}
 static inline void im__group_commit(void) {}
 template <int newer, int n> static inline void im__group_wait(int (&)[n]) {}
+template <int n> static inline void im__group_hold(int (&)[n]) {}
 
 template <int n>
 static inline void im__group_multiply(int (&c)[n], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, im__shared_at lines, int at)
