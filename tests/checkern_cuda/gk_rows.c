@@ -54,8 +54,10 @@ static list *list_new(gk_test *t, uint32_t rows, bool selected)
     for (uint32_t r = 0; r < all; r++) {
         l->step.token[r] = (int32_t)ck_below(&t->rng, 70);
         l->step.position[r] = (int32_t)(r % 3 == 0 ? ck_below(&t->rng, 64 * TABLE) : (r + 61) % (64 * TABLE));
-        for (uint32_t k = 0; k < TABLE * IM__CUDA_POOLS; k++) /* no two rows share a page */
-            l->step.pages[r * TABLE * IM__CUDA_POOLS + k] = (int32_t)(r * TABLE + k % TABLE);
+        for (uint32_t k = 0; k < TABLE * IM__CUDA_POOLS; k++) { /* no two rows share a page; the pools' tables differ */
+            uint32_t page = k < TABLE ? k : TABLE * IM__CUDA_POOLS - 1 - k;
+            l->step.pages[r * TABLE * IM__CUDA_POOLS + k] = (int32_t)(r * TABLE + page);
+        }
     }
     for (uint32_t r = 0; r < rows; r++) l->step.source[r] = selected ? 2 * r + (r > rows / 2) : r;
     return l;
@@ -158,7 +160,7 @@ static void kv_store(list *l, int k, int v, uint32_t head_dim, bool is_f32)
                             .page_stride = stride,
                             .k_offset = 32,
                             .v_offset = 32 + plane,
-                            .table = l->step.pages + o * TABLE * IM__CUDA_POOLS + TABLE};
+                            .table = l->step.pages + o * TABLE * IM__CUDA_POOLS + TABLE}; /* the second pool */
         clamped += l->ops.kv_store(&view, heads, head_dim, l->step.position[o], row_of(l, k, r), row_of(l, v, r));
     }
     im__cuda_action *a = add(l, IM__CUDA_KV_STORE, l->value[k].width, -1, k, v);
@@ -329,6 +331,25 @@ static void long_list(gk_test *t)
     list_run(l);
 }
 
+/* Groups whose largest magnitude lies at the borders of the rule, and a quantisation of another value than the action before it made. */
+static void borders(gk_test *t)
+{
+    static const uint32_t most[] = {0x1f800000, 0x1f7fffff, 0x1f000000, 0x1effffff, 0x7f7fffff, 0x7f800000,
+                                    0x7fc00000, 0x00000001, 0x00800000, 0x80000000, 0xff7fffff, 0x20000000};
+    enum { N = sizeof most / sizeof *most };
+    if (!gk_case(t, "rows quantise at the borders")) return;
+    list *l = list_new(t, 1, false);
+    int x = value_new(l, CK_PLAIN, N * 32), y = value_new(l, CK_PLAIN, N * 32);
+    for (size_t g = 0; g < N; g++)
+        for (size_t i = 0; i < 32; i++) {
+            float v = ldexpf(im__f32_of_bits(most[g]), i == g ? 0 : -(int)(i % 7) - 1);
+            l->value[x].before[g * 32 + i] = l->value[x].now[g * 32 + i] = i % 3 == 1 ? -v : v;
+        }
+    simple(l, IM__CUDA_SCALE, y, y, -1, 0.5f);
+    quantise(l, x, true);
+    list_run(l);
+}
+
 void gk_rows(gk_test *t)
 {
     static const uint32_t widths[] = {32, 6, 1152, 97, 640, 6912, 260};
@@ -337,6 +358,7 @@ void gk_rows(gk_test *t)
             if (t->machine->emulated && f != CK_NONFINITE && (f + i) % 3 != 0) continue;
             single_actions(t, 1 + (uint32_t)(i + (size_t)f) % 3, widths[i], (ck_flavour)f);
         }
+    borders(t);
     embeddings(t);
     layer_lists(t, 1, 1152, 256, 4, false, false);
     layer_lists(t, 3, 2560, 64, 9, true, true);
@@ -416,48 +438,91 @@ void gk_argmax(gk_test *t)
 
 /* ---- timing: the lists of a layer of 1B, for one row and for many ---- */
 
+enum { HIDDEN = 1152, FF = 6912, HEAD = 256, HEADS = 4, MOST_ROWS = 2048, LISTS = 3, REPEAT = 20 };
+
+typedef struct timed_list {
+    const char *name;
+    im__cuda_action action[5];
+    uint32_t count;
+    double bytes; /* of a row, at least */
+} timed_list;
+
+typedef struct timed_memory {
+    uint64_t a, b, c, weights, act, pool, list, step;
+} timed_memory;
+
+static void lists_of_a_layer(const timed_memory *at, timed_list l[LISTS])
+{
+    im__cuda_act hidden = {at->act, at->act + (32u << 20), HIDDEN, MOST_ROWS}, ff = {at->act, at->act + (32u << 20), FF, MOST_ROWS};
+    im__cuda_action norm = {
+        .kind = IM__CUDA_NORM, .width = HIDDEN, .n = HIDDEN, .by = 1e-6f, .dst = at->c, .src = at->a, .vector = at->weights};
+    im__cuda_action head = {
+        .kind = IM__CUDA_NORM, .width = HEADS * HEAD, .n = HEAD, .by = 1e-6f, .dst = at->a, .src = at->a, .vector = at->weights};
+    im__cuda_action rope = {.kind = IM__CUDA_ROPE,
+                            .width = HEADS * HEAD,
+                            .heads = HEADS,
+                            .head_dim = HEAD,
+                            .rot_dim = HEAD,
+                            .dst = at->a,
+                            .cosine = at->c,
+                            .sine = at->c};
+    l[0] = (timed_list){"residual", {norm}, 4, HIDDEN * (5 * 4.0 + 1.25)};
+    l[0].action[1] = (im__cuda_action){.kind = IM__CUDA_ADD, .width = HIDDEN, .dst = at->b, .src = at->c};
+    l[0].action[2] = norm, l[0].action[2].src = at->b;
+    l[0].action[3] = (im__cuda_action){.kind = IM__CUDA_QUANTISE, .width = HIDDEN, .src = at->c, .act = hidden};
+    l[1] = (timed_list){
+        "gate", {{.kind = IM__CUDA_GLU_GELU, .width = FF, .dst = at->a, .src = at->a, .src2 = at->b}}, 2, FF * (3 * 4.0 + 1.25)};
+    l[1].action[1] = (im__cuda_action){.kind = IM__CUDA_QUANTISE, .width = FF, .src = at->a, .act = ff};
+    l[2] = (timed_list){"heads", {head, head, rope, rope}, 5, (HEADS + 1) * HEAD * 8.0 + HEAD * 8.0};
+    l[2].action[1].width = l[2].action[3].width = HEAD;
+    l[2].action[1].dst = l[2].action[1].src = l[2].action[3].dst = at->b;
+    l[2].action[3].heads = 1;
+    l[2].action[4] = (im__cuda_action){.kind = IM__CUDA_KV_STORE, .width = HEAD, .src = at->b, .src2 = at->c};
+    l[2].action[4].kv =
+        (im__cuda_kv){.pool = at->pool, .v_offset = HEAD * 64, .kv_heads = 1, .head_dim = HEAD, .clamped = at->weights + 65536};
+}
+
+static void time_list(gk_machine *m, const timed_memory *at, const timed_list *l, uint32_t rows)
+{
+    uint64_t actions = at->list, step = at->step;
+    uint32_t count = l->count, selected = 0, parts = im__rows_parts(l->action, count, rows);
+    im__cuda_step header = {.rows = rows, .row = step + 4096, .pages = step + 4096 + MOST_ROWS * sizeof(im__cuda_row)};
+    void *params[] = {&actions, &count, &step, &selected};
+    gk_launch launch[REPEAT];
+    double us = 0;
+    for (int i = 0; i < REPEAT; i++) launch[i] = (gk_launch){{rows, parts}, IM__ROWS_THREADS, 0, params};
+    if (m->in(m, actions, l->action, count * sizeof *l->action) && m->in(m, step, &header, sizeof header) &&
+        m->time(m, "im_rows", launch, REPEAT, 7, &us))
+        printf("rows %-8s rows=%-5u parts=%-2u %8.2f us  %7.1f GB/s\n", l->name, rows, parts, us / REPEAT,
+               rows * l->bytes * REPEAT / us * 1e-3);
+    else
+        printf("rows: %s\n", m->said);
+}
+
 void gk_time_rows(gk_machine *m)
 {
-    enum { HIDDEN = 1152, FF = 6912, MOST = 2048 };
+    const size_t row_bytes = (size_t)MOST_ROWS * FF * 4;
     uint64_t memory = 0;
-    size_t row_bytes = (size_t)MOST * FF * 4;
-    if (!m->take(m, 6 * row_bytes, &memory)) {
+    static float some[16384];
+    if (!m->take(m, 7 * row_bytes, &memory)) {
         printf("rows: %s\n", m->said);
         return;
     }
-    float some[4096];
-    for (size_t i = 0; i < 4096; i++) some[i] = (float)(i % 37) * 0.1f - 1.7f;
+    for (size_t i = 0; i < 16384; i++) some[i] = (float)(i % 37) * 0.1f - 1.7f;
     for (size_t at = 0; at + sizeof some <= 4 * row_bytes; at += sizeof some) m->in(m, memory + at, some, sizeof some);
-    uint64_t a = memory, b = memory + row_bytes, c = memory + 2 * row_bytes, w = memory + 3 * row_bytes,
-             act = memory + 4 * row_bytes, end = memory + 5 * row_bytes;
-    im__cuda_act q = {act, act + row_bytes / 2, HIDDEN, MOST};
-    im__cuda_action residual[] = {
-        {.kind = IM__CUDA_NORM, .width = HIDDEN, .n = HIDDEN, .by = 1e-6f, .dst = c, .src = a, .vector = w},
-        {.kind = IM__CUDA_ADD, .width = HIDDEN, .dst = b, .src = c},
-        {.kind = IM__CUDA_NORM, .width = HIDDEN, .n = HIDDEN, .by = 1e-6f, .dst = c, .src = b, .vector = w},
-        {.kind = IM__CUDA_QUANTISE, .width = HIDDEN, .src = c, .act = q},
-    };
-    q.n = FF;
-    im__cuda_action gate[] = {{.kind = IM__CUDA_GLU_GELU, .width = FF, .dst = a, .src = a, .src2 = b},
-                              {.kind = IM__CUDA_QUANTISE, .width = FF, .src = a, .act = q}};
-    m->in(m, end, residual, sizeof residual);
-    m->in(m, end + 8192, gate, sizeof gate);
-    for (uint32_t rows = 1; rows <= MOST; rows *= rows < 8 ? 8 : 16) {
-        im__cuda_step step = {.rows = rows};
-        m->in(m, end + 16384, &step, sizeof step);
-        for (int k = 0; k < 2; k++) {
-            uint64_t actions = end + (k == 0 ? 0 : 8192), at = end + 16384;
-            uint32_t count = k == 0 ? 4 : 2, selected = 0, parts = im__rows_parts(k == 0 ? residual : gate, count, rows);
-            void *params[] = {&actions, &count, &at, &selected};
-            gk_launch l[20];
-            double us = 0, bytes = (double)rows * (k == 0 ? HIDDEN * 4.0 * 5 + HIDDEN * 1.25 : FF * 4.0 * 3 + FF * 1.25);
-            for (int i = 0; i < 20; i++) l[i] = (gk_launch){{rows, parts}, IM__ROWS_THREADS, 0, params};
-            if (m->time(m, "im_rows", l, 20, 7, &us))
-                printf("rows %-8s rows=%-5u %8.2f us  %7.1f GB/s\n", k == 0 ? "residual" : "gate", rows, us / 20,
-                       bytes * 20 / us * 1e-3);
-            else
-                printf("rows: %s\n", m->said);
-        }
-    }
+    timed_memory at = {memory,
+                       memory + row_bytes,
+                       memory + 2 * row_bytes,
+                       memory + 3 * row_bytes,
+                       memory + 4 * row_bytes,
+                       memory + 5 * row_bytes,
+                       memory + 6 * row_bytes,
+                       memory + 6 * row_bytes + 65536};
+    static unsigned char zeros[MOST_ROWS * (sizeof(im__cuda_row) + 4)];
+    m->in(m, at.step + 4096, zeros, sizeof zeros);
+    static timed_list lists[LISTS];
+    lists_of_a_layer(&at, lists);
+    for (uint32_t rows = 1; rows <= MOST_ROWS; rows *= rows < 8 ? 8 : 16)
+        for (int k = 0; k < LISTS; k++) time_list(m, &at, &lists[k], rows);
     m->give(m, memory);
 }

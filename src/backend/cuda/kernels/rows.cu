@@ -83,12 +83,25 @@ __device__ __forceinline__ void quantise_plane(const im__cuda_act &act, uint64_t
     for (int k = 0; k < 4; k++) v[k] = v[k] - scale.d * (float)(int)(int8_t)(q >> 8 * k);
 }
 
-__device__ __forceinline__ void quantise_four(const walk &w, const im__cuda_action &a, uint32_t i, float4 x)
+/* Where quantised rows go; q == NULL: nowhere. */
+struct outlet {
+    im__cuda_act act;
+    bool wide;
+};
+
+__device__ __forceinline__ outlet outlet_of(const im__cuda_action &a)
+{
+    outlet o = {a.act, a.wide != 0};
+    if (a.kind != IM__CUDA_QUANTISE) o.act.q = NULL;
+    return o;
+}
+
+__device__ __forceinline__ void quantise_four(const walk &w, const outlet &o, uint32_t i, float4 x)
 {
     float v[4] = {x.x, x.y, x.z, x.w};
     uint64_t plane = w.r;
 #pragma unroll 1
-    for (uint32_t planes = a.wide ? 2 : 1; planes > 0; planes--, plane += a.act.rest_rows) quantise_plane(a.act, plane, i, v);
+    for (uint32_t planes = o.wide ? 2 : 1; planes > 0; planes--, plane += o.act.rest_rows) quantise_plane(o.act, plane, i, v);
 }
 
 /* ---- element by element: four at a time where rows are made of fours ---- */
@@ -157,12 +170,26 @@ __device__ __forceinline__ float4 embedded(const walk &w, const im__cuda_action 
     return make_float4(x.x * by, x.y * by, x.z * by, x.w * by);
 }
 
-/* One text for all actions that make each element from the same one of two rows: x and y are four neighbours (or one and zeros). */
-__device__ __forceinline__ float4 made(const walk &w, const im__cuda_action &a, float4 x, float4 y, float factor, uint32_t e,
-                                       uint32_t n)
+/* What most actions need to know of themselves, read at once and before anything is written. */
+struct brief {
+    uint32_t kind, width, n;
+    float by;
+    float *dst;
+    const float *src, *src2, *vector;
+};
+
+__device__ __forceinline__ brief brief_of(const im__cuda_action &a)
 {
-    float by = a.by;
-    switch (a.kind) {
+    return {a.kind, a.width, a.n, a.by, a.dst, a.src, a.src2, a.vector};
+}
+
+/* One text for all actions that make each element from the same one of two rows: x and y are four neighbours (or one and zeros). a: the whole action, for the
+ * embedding. */
+__device__ __forceinline__ float4 made(const walk &w, const brief &b, const im__cuda_action &a, float4 x, float4 y, float factor,
+                                       uint32_t e, uint32_t n)
+{
+    float by = b.by;
+    switch (b.kind) {
     case IM__CUDA_EMBED: return embedded(w, a, e, n);
     case IM__CUDA_NORM: return of_each(x, y, [=](float v, float weight) { return (v * factor) * weight; });
     case IM__CUDA_GLU_SILU: return of_each(x, y, [](float gate, float up) { return im__silu(gate) * up; });
@@ -174,35 +201,48 @@ __device__ __forceinline__ float4 made(const walk &w, const im__cuda_action &a, 
     }
 }
 
-/* x, y: the rows that it reads. row == NULL: nothing is written. then: NULL, or a quantisation of what is made. */
-__device__ __forceinline__ void make_row(const walk &w, const im__cuda_action &a, const target &t, const float *x, const float *y,
-                                         float factor, const im__cuda_action *then)
+/* x, y: the rows that it reads, or NULL. t.row == NULL: nothing is written but what `o` says. */
+__device__ __forceinline__ void make_row(const walk &w, const brief &b, const im__cuda_action &a, const target &t, const float *x,
+                                         const float *y, float factor, const outlet &o)
 {
     const float4 none = make_float4(0, 0, 0, 0);
-    bool fours = a.width % 4 == 0;
-    share mine = share_of(w, fours ? a.width / 4 : a.width);
+    bool fours = b.width % 4 == 0;
+    share mine = share_of(w, fours ? b.width / 4 : b.width);
 #pragma unroll 1
     for (uint32_t i = mine.begin + threadIdx.x; i < mine.end; i += THREADS) {
+        float4 u = none, v = none;
         if (fours) {
-            float4 z =
-                made(w, a, x != NULL ? ((const float4 *)x)[i] : none, y != NULL ? ((const float4 *)y)[i] : none, factor, 4 * i, 4);
-            if (t.row != NULL) put_four(t, i, z);
-            if (then != NULL) quantise_four(w, *then, i, z);
+            if (x != NULL) u = ((const float4 *)x)[i];
+            if (y != NULL) v = ((const float4 *)y)[i];
         } else {
-            float4 u = none, v = none;
-            u.x = x != NULL ? x[i] : 0, v.x = y != NULL ? y[i] : 0;
-            put_one(t, i, made(w, a, u, v, factor, i, 1).x);
+            if (x != NULL) u.x = x[i];
+            if (y != NULL) v.x = y[i];
         }
+        float4 z = made(w, b, a, u, v, factor, fours ? 4 * i : i, fours ? 4 : 1);
+        if (t.row != NULL) {
+            if (fours)
+                put_four(t, i, z);
+            else
+                put_one(t, i, z.x);
+        }
+        if (o.act.q != NULL) quantise_four(w, o, i, z);
     }
 }
 
 /* ---- norms ---- */
 
+/* Sixteen elements are on their way at a time: a trip to the second cache takes half a microsecond. */
 __device__ __forceinline__ float lane_squares(const float *x, uint32_t n, uint32_t lane)
 {
+    enum { AHEAD = 16 };
     float a = 0;
-#pragma unroll 4
-    for (uint32_t i = lane; i < n; i += IM__LANES) a = im__fma(x[i], x[i], a);
+    for (uint32_t i = lane; i < n; i += AHEAD * IM__LANES) {
+        float v[AHEAD];
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++) v[k] = i + k * IM__LANES < n ? x[i + k * IM__LANES] : 0.0f;
+#pragma unroll
+        for (uint32_t k = 0; k < AHEAD; k++) a = im__fma(v[k], v[k], a);
+    }
     return a;
 }
 
@@ -213,24 +253,24 @@ __device__ __forceinline__ float total(const float *lane)
 }
 
 /* Of a whole row: the first team adds up, all need it. */
-__device__ __forceinline__ float factor_of(const walk &w, const im__cuda_action &a, const float *x)
+__device__ __forceinline__ float factor_of(const walk &w, const brief &b, const float *x)
 {
-    if (threadIdx.x < TEAM) w.s->lane[0][threadIdx.x] = lane_squares(x, a.n, threadIdx.x);
+    if (threadIdx.x < TEAM) w.s->lane[0][threadIdx.x] = lane_squares(x, b.n, threadIdx.x);
     __syncthreads();
-    return im__norm_factor(total(w.s->lane[0]), (float)a.n, a.by);
+    return im__norm_factor(total(w.s->lane[0]), (float)b.n, b.by);
 }
 
 /* Heads: each team takes its own. */
-__device__ __forceinline__ void norm_heads(const walk &w, const im__cuda_action &a, const target &t, const float *x)
+__device__ __forceinline__ void norm_heads(const walk &w, const brief &b, const target &t, const float *x)
 {
     uint32_t team = threadIdx.x / TEAM, l = threadIdx.x % TEAM;
-    for (uint32_t h = team; h < a.width / a.n; h += TEAMS) {
-        uint32_t begin = h * a.n;
-        w.s->lane[team][l] = lane_squares(x + begin, a.n, l);
+    for (uint32_t h = team; h < b.width / b.n; h += TEAMS) {
+        uint32_t begin = h * b.n;
+        w.s->lane[team][l] = lane_squares(x + begin, b.n, l);
         im__bar_sync(1 + team, TEAM);
-        float factor = im__norm_factor(total(w.s->lane[team]), (float)a.n, a.by);
-        const float *weight = a.vector;
-        for (uint32_t i = l; i < a.n; i += TEAM) put_one(t, begin + i, (x[begin + i] * factor) * weight[i]);
+        float factor = im__norm_factor(total(w.s->lane[team]), (float)b.n, b.by);
+        const float *weight = b.vector;
+        for (uint32_t i = l; i < b.n; i += TEAM) put_one(t, begin + i, (x[begin + i] * factor) * weight[i]);
         im__bar_sync(1 + team, TEAM);
     }
 }
@@ -242,13 +282,14 @@ __device__ __forceinline__ void rope(const walk &w, const im__cuda_action &a)
     uint32_t pairs = a.rot_dim / 2;
     float *row = a.dst + (uint64_t)w.r * a.width, *slot = (float *)source(w, a.dst, a.width);
     const float *cosine = a.cosine + (uint64_t)w.origin * pairs, *sine = a.sine + (uint64_t)w.origin * pairs;
+    uint32_t head = threadIdx.x / pairs * a.head_dim, i = threadIdx.x % pairs;
     for (uint32_t k = threadIdx.x; k < a.heads * pairs; k += THREADS) {
-        uint32_t i = k % pairs, head = k / pairs * a.head_dim;
         uint32_t first = head + (a.adjacent ? 2 * i : i), second = head + (a.adjacent ? 2 * i + 1 : i + pairs);
         float x0 = slot[first], x1 = slot[second], c = cosine[i], s = sine[i];
         float y0 = im__fma(x0, c, -(x1 * s)), y1 = im__fma(x0, s, x1 * c);
         row[first] = y0, row[second] = y1;
         if (slot != row) slot[first] = y0, slot[second] = y1;
+        for (i += THREADS; i >= pairs; i -= pairs) head += a.head_dim;
     }
 }
 
@@ -297,54 +338,47 @@ __device__ __forceinline__ void kv_store(const walk &w, const im__cuda_action &a
 /* ---- the list ---- */
 
 /* Whether it gives each thread whole fours of a row, which it can quantise on the way out. */
-__device__ __forceinline__ bool gives_fours(const im__cuda_action &a)
+__device__ __forceinline__ bool gives_fours(const brief &b)
 {
-    if (a.kind == IM__CUDA_NORM) return a.n == a.width;
-    return a.kind == IM__CUDA_EMBED || a.kind == IM__CUDA_GLU_SILU || a.kind == IM__CUDA_GLU_GELU || a.kind == IM__CUDA_ADD ||
-           a.kind == IM__CUDA_SCALE;
+    if (b.kind == IM__CUDA_NORM) return b.n == b.width;
+    return b.kind == IM__CUDA_EMBED || b.kind == IM__CUDA_GLU_SILU || b.kind == IM__CUDA_GLU_GELU || b.kind == IM__CUDA_ADD ||
+           b.kind == IM__CUDA_SCALE;
 }
 
-__device__ __forceinline__ void produce(walk &w, const im__cuda_action &a, const im__cuda_action *then)
+__device__ __forceinline__ void produce(walk &w, const brief &b, const im__cuda_action &a, const outlet &o)
 {
-    const float *x = a.src == NULL ? NULL : source(w, a.src, a.width), *y = a.src2 == NULL ? NULL : source(w, a.src2, a.width);
+    const float *x = b.src == NULL ? NULL : source(w, b.src, b.width), *y = b.src2 == NULL ? NULL : source(w, b.src2, b.width);
     float factor = 0;
     target t = {NULL, NULL};
-    if (a.kind == IM__CUDA_QUANTISE) {
-        then = &a;
-    } else {
-        if (a.kind == IM__CUDA_ADD) y = x;
-        if (a.kind == IM__CUDA_ADD || a.kind == IM__CUDA_SOFTCAP) x = source(w, a.dst, a.width);
-        t = target_of(w, a.dst, a.width);
-    }
-    if (a.kind == IM__CUDA_NORM) {
-        if (a.n != a.width) {
-            norm_heads(w, a, t, x);
+    if (b.kind == IM__CUDA_ADD) y = x;
+    if (b.kind == IM__CUDA_ADD || b.kind == IM__CUDA_SOFTCAP) x = source(w, b.dst, b.width);
+    if (b.kind != IM__CUDA_QUANTISE) t = target_of(w, b.dst, b.width);
+    if (b.kind == IM__CUDA_NORM) {
+        if (b.n != b.width) {
+            norm_heads(w, b, t, x);
             return;
         }
-        y = a.vector;
-        factor = factor_of(w, a, x);
+        y = b.vector;
+        factor = factor_of(w, b, x);
     }
-    make_row(w, a, t, x, y, factor, then);
+    make_row(w, b, a, t, x, y, factor, o);
 }
 
-__device__ __forceinline__ void act_on(walk &w, const im__cuda_action &a, const im__cuda_action *then)
-{
-    switch (a.kind) {
-    case IM__CUDA_ROPE: rope(w, a); break;
-    case IM__CUDA_ROPE_TABLE: rope_table(w, a); break;
-    case IM__CUDA_KV_STORE: kv_store(w, a); break;
-    default: produce(w, a, then); break;
-    }
-}
-
+/* The quantisation behind an action that can do it on the way out is done with it. */
 __device__ __forceinline__ void act_on_list(walk &w, const im__cuda_action *list, uint32_t count)
 {
 #pragma unroll 1
     for (uint32_t k = 0; k < count; k++) {
-        const im__cuda_action &a = list[k], *then = k + 1 < count ? &list[k + 1] : NULL;
-        bool both =
-            then != NULL && then->kind == IM__CUDA_QUANTISE && then->src == a.dst && then->width == a.width && gives_fours(a);
-        act_on(w, a, both ? then : NULL);
+        const im__cuda_action &a = list[k], &next = list[min(k + 1, count - 1)];
+        const brief b = brief_of(a), then = brief_of(next);
+        bool both = k + 1 < count && then.kind == IM__CUDA_QUANTISE && then.src == b.dst && then.width == b.width && gives_fours(b);
+        const outlet o = outlet_of(both ? next : a);
+        switch (b.kind) {
+        case IM__CUDA_ROPE: rope(w, a); break;
+        case IM__CUDA_ROPE_TABLE: rope_table(w, a); break;
+        case IM__CUDA_KV_STORE: kv_store(w, a); break;
+        default: produce(w, b, a, o); break;
+        }
         __syncthreads();
         k += both;
     }
@@ -363,12 +397,12 @@ extern "C" __global__ void __launch_bounds__(IM__ROWS_THREADS)
     im_rows(const im__cuda_action *list, uint32_t count, const im__cuda_step *step, uint32_t selected)
 {
     IM__SHARED(shared_rows, s);
+    im__next_kernel_start();
     uint32_t r = blockIdx.x, rows = selected ? step->selected : step->rows, part = min(count, (uint32_t)LISTED);
     walk w = {&s, step, r, 0, NULL, NULL, 0, blockIdx.y, gridDim.y};
     load_list(s, list, part);
     if (r < rows) w.origin = selected ? step->source[r] : r;
     __syncthreads();
-    im__next_kernel_start();
     im__earlier_kernels_wait();
     if (r >= rows) return;
     for (uint32_t done = 0; done < count; done += LISTED) {
