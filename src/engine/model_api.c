@@ -190,7 +190,11 @@ im_status im_model_encode(const im_model *m, const char *text, size_t n, unsigne
                             .add_bos = (flags & IM_ENCODE_NO_BOS) == 0,
                             .add_eos = (flags & IM_ENCODE_NO_BOS) == 0};
     if (ids == NULL || count == NULL || (text == NULL && n > 0)) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
-    IM__TRY(im__tokenizer_encode(m->tokenizer, text, n, &o, &list, err));
+    im_status status = im__tokenizer_encode(m->tokenizer, text, n, &o, &list, err);
+    if (status != IM_OK) {
+        im__ids_free(&list); /* what fitted before memory ran out */
+        return status;
+    }
     *ids = list.data;
     *count = list.len;
     return IM_OK;
