@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job.h"
 
+#include "memory.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,6 +89,8 @@ json_t *extras_object(const job *j)
 
 static json_t *choice_object(job *j, choice *c)
 {
+    for (letter *l = c->tokens; l != NULL && c->entries != NULL; l = l->next) logprobs_add(j, c, (token_letter *)l);
+    choice_free_tokens(c);
     const im_result *r = &c->result;
     json_t *text = text_of_bytes(r->text, r->text_len);
     c->sent = r->text_len;
@@ -112,15 +116,16 @@ static json_t *answer_object(job *j)
     return doc;
 }
 
-void answer_write(job *j)
+void answer_compose(job *j)
 {
-    json_t *doc = j->reply == NULL ? answer_object(j) : NULL;
-    char *text = doc == NULL ? NULL : json_dumps(doc, JSON_COMPACT);
-    const char *body = j->reply != NULL ? j->reply : text;
-    if (body == NULL)
-        conn_refuse(j->conn, 503, "out of memory", NULL, "memory");
-    else
-        conn_answer(j->conn, 200, "application/json", body, strlen(body), NULL);
-    free(text);
+    json_t *doc = answer_object(j);
+    j->reply = doc == NULL ? NULL : json_dumps(doc, JSON_COMPACT);
     json_decref(doc);
+    for (size_t i = 0; i < j->choice_count; i++) {
+        json_decref(j->choices[i].entries);
+        j->choices[i].entries = NULL;
+    }
+    if (memory_was_short() || j->reply == NULL) problem_set(&j->problem, 503, NULL, "memory", "out of memory");
 }
+
+void answer_write(job *j) { conn_answer(j->conn, 200, "application/json", j->reply, strlen(j->reply), NULL); }

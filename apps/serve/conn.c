@@ -2,6 +2,7 @@
 #include "conn.h"
 
 #include "job.h"
+#include "memory.h"
 #include "router.h"
 
 #include <arpa/inet.h>
@@ -17,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READ_AHEAD = 65536, WRITE_AHEAD = 262144, LINGER_S = 2 };
+enum { READ_AHEAD = 65536, WRITE_AHEAD = 262144, SMALL_BODY = 16384, LINGER_S = 2 };
 
 static void advance(conn *c);
 static void refuse_unread(conn *c, int status, const char *message, const char *code);
@@ -27,7 +28,7 @@ static void refuse_unread(conn *c, int status, const char *message, const char *
 static void set_deadline(conn *c, double seconds)
 {
     struct timeval t = {.tv_sec = (time_t)seconds, .tv_usec = (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)};
-    evtimer_add(c->timer, &t);
+    if (evtimer_add(c->timer, &t) != 0) conn_break(c, "memory"); /* it would stay for ever */
 }
 
 static void set_phase(conn *c, conn_phase phase)
@@ -92,6 +93,13 @@ static void link_conn(conn *c)
     if (c->next != NULL) c->next->before = c;
     c->s->conns = c;
     c->s->conn_count++;
+}
+
+void conn_break(conn *c, const char *reason)
+{
+    if (c->drop != NULL) return;
+    c->drop = reason;
+    bufferevent_trigger_event(c->bev, BEV_EVENT_TIMEOUT, BEV_TRIG_DEFER_CALLBACKS);
 }
 
 /* What was being answered gets its line in the log, also when the client did not wait for it. */
@@ -186,24 +194,31 @@ static void write_head(conn *c, int status, const char *type, const char *header
     c->status = status;
 }
 
+static void let_go_of_body(conn *c)
+{
+    http_parser_let_go(&c->parser);
+    c->s->body_bytes -= c->body_bytes;
+    c->body_bytes = 0;
+}
+
 /* The answer is in the output buffer, all of it. */
 static void answered(conn *c)
 {
     if (c->parser.step != HTTP_COMPLETE || !c->parser.request.keep_alive || c->s->draining != 0) c->close_after = true;
+    if (c->drop != NULL) c->log.reason = c->drop;
     finish_log(c);
     c->job = NULL;
     c->streaming = false;
     c->log = (journal_request){.id = NULL};
     c->status = 0;
     c->head_only = c->allow_origin = false;
+    let_go_of_body(c);
     if (c->close_after) {
         set_phase(c, CONN_FLUSH);
         bufferevent_trigger(c->bev, EV_WRITE, BEV_TRIG_DEFER_CALLBACKS);
         return;
     }
     http_parser_next(&c->parser);
-    c->s->body_bytes -= c->body_bytes;
-    c->body_bytes = 0;
     c->id[0] = 0;
     c->route = NULL;
     set_phase(c, CONN_IDLE);
@@ -219,6 +234,7 @@ void conn_answer(conn *c, int status, const char *type, const void *body, size_t
     if (status != 204) evbuffer_add_printf(out, "Content-Length: %zu\r\n", n);
     evbuffer_add(out, "\r\n", 2);
     if (!c->head_only && n > 0) evbuffer_add(out, body, n);
+    if (memory_was_short()) conn_break(c, "memory");
     answered(c);
 }
 
@@ -244,6 +260,7 @@ void conn_refuse(conn *c, int status, const char *message, const char *param, co
                                       "\"code\": null}}";
     char headers[128] = "";
     char *body = error_body(status, message, param, code);
+    memory_was_short(); /* that is why, or does not matter */
     if (status == 503) snprintf(headers, sizeof headers, "Retry-After: %d\r\n", c->s->loading ? 5 : 1);
     if (status == 401) snprintf(headers, sizeof headers, "WWW-Authenticate: Bearer realm=\"ironmule\"\r\n");
     if (status == 405) snprintf(headers, sizeof headers, "Allow: %s\r\n", c->route->post ? "POST, OPTIONS" : "GET, HEAD, OPTIONS");
@@ -261,24 +278,27 @@ void conn_stream_begin(conn *c, const char *type)
     if (!c->parser.request.keep_alive || !c->chunked || c->s->draining != 0) c->close_after = true;
     write_head(c, 200, type, c->chunked ? "Transfer-Encoding: chunked\r\nX-Accel-Buffering: no\r\n" : NULL);
     evbuffer_add(bufferevent_get_output(c->bev), "\r\n", 2);
+    if (memory_was_short()) conn_break(c, "memory");
 }
 
 void conn_stream_write(conn *c, const void *data, size_t n)
 {
     struct evbuffer *out = bufferevent_get_output(c->bev);
-    if (n == 0 || c->drop) return;
+    if (n == 0 || c->drop != NULL) return;
     c->silent = false;
     if (c->chunked) evbuffer_add_printf(out, "%zx\r\n", n);
     evbuffer_add(out, data, n);
     if (c->chunked) evbuffer_add(out, "\r\n", 2);
-    if (evbuffer_get_length(out) <= c->s->o->max_output) return;
-    c->drop = true;
-    bufferevent_trigger_event(c->bev, BEV_EVENT_TIMEOUT, BEV_TRIG_DEFER_CALLBACKS);
+    if (memory_was_short())
+        conn_break(c, "memory");
+    else if (evbuffer_get_length(out) > c->s->o->max_output)
+        conn_break(c, "slow_reader");
 }
 
 void conn_stream_end(conn *c)
 {
-    if (c->chunked) evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
+    if (c->chunked && c->drop == NULL) evbuffer_add(bufferevent_get_output(c->bev), "0\r\n\r\n", 5);
+    if (memory_was_short()) conn_break(c, "memory");
     answered(c);
 }
 
@@ -340,6 +360,7 @@ static void on_head(conn *c)
         acknowledge(c);
         if (r->expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
             evbuffer_add_printf(out, "HTTP/1.1 100 Continue\r\n\r\n");
+        if (memory_was_short()) conn_break(c, "memory");
         return;
     }
     c->close_after = true;
@@ -359,22 +380,28 @@ static void on_complete(conn *c)
         router_handle(c);
 }
 
-/* Bodies of all connections share a budget, so that many of them together cannot take all memory. false: refused. */
+/* Bodies of all connections share a budget, so that many of them together cannot take all memory; small ones go through whatever others send. false: refused. */
 static bool account(conn *c, size_t now)
 {
     server *s = c->s;
     s->body_bytes += now - c->body_bytes;
     c->body_bytes = now;
-    if (s->body_bytes <= s->o->max_bodies) return true;
+    if (s->body_bytes <= s->o->max_bodies || now <= SMALL_BODY) return true;
     refuse_unread(c, 503, "too many large requests at once", "memory");
     return false;
+}
+
+static const char *parser_code(const conn *c)
+{
+    return c->parser.status == 413 ? "body_too_long" : c->parser.status == 503 ? "memory" : "bad_http";
 }
 
 /* Reads on as far as a request is complete; one at a time, and none while answers to earlier ones are not read. */
 static void advance(conn *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
-    while (c->phase <= CONN_BODY && evbuffer_get_length(out) <= WRITE_AHEAD) {
+    memory_was_short(); /* what others lacked is no matter here */
+    while (c->phase <= CONN_BODY && c->drop == NULL && evbuffer_get_length(out) <= WRITE_AHEAD) {
         if (c->parser.step == HTTP_COMPLETE) {
             on_complete(c);
             return;
@@ -396,7 +423,7 @@ static void advance(conn *c)
         if (c->parser.step == HTTP_HEAD_READ)
             on_head(c);
         else if (c->parser.step == HTTP_BAD)
-            refuse_unread(c, c->parser.status, c->parser.why, c->parser.status == 413 ? "body_too_long" : "bad_http");
+            refuse_unread(c, c->parser.status, c->parser.why, parser_code(c));
     }
 }
 
@@ -432,7 +459,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
     (void)bev;
     if (what & BEV_EVENT_CONNECTED) return;
     if (what & BEV_EVENT_TIMEOUT) {
-        conn_close(c, "slow_reader");
+        conn_close(c, c->drop != NULL ? c->drop : "slow_reader");
         return;
     }
     /* The end of what it sent and a failure to write may come in one call; after a failure nothing is written any more. */
@@ -503,6 +530,7 @@ bool conn_open(server *s, int fd, const struct sockaddr *address, int address_le
     int one = 1;
     (void)address_len;
     s->metrics.accepted++;
+    memory_was_short(); /* what others lacked is no matter here */
     if (s->conn_count >= s->o->max_connections && !make_room(s)) {
         static const char full[] =
             "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -512,7 +540,7 @@ bool conn_open(server *s, int fd, const struct sockaddr *address, int address_le
         close(fd);
         return false;
     }
-    conn *c = calloc(1, sizeof *c);
+    conn *c = memory_is_short() ? NULL : calloc(1, sizeof *c);
     if (c != NULL) c->bev = make_stream(s, fd);
     if (c == NULL || c->bev == NULL) {
         free(c);
@@ -522,7 +550,8 @@ bool conn_open(server *s, int fd, const struct sockaddr *address, int address_le
     c->s = s;
     http_parser_init(&c->parser, &limits);
     c->timer = evtimer_new(s->base, on_deadline, c);
-    if (c->timer == NULL) {
+    if (c->timer == NULL || memory_was_short()) {
+        if (c->timer != NULL) event_free(c->timer);
         bufferevent_free(c->bev);
         free(c);
         return false;

@@ -45,10 +45,10 @@ struct conn {
     bool allow_origin;  /* the answer names the request's origin */
     bool close_after;   /* no further request on this connection */
     bool streaming, chunked;
-    bool local;  /* over a Unix socket */
-    bool eof;    /* the client has closed its side */
-    bool silent; /* a stream in which nothing was written since the last comment */
-    bool drop;   /* it reads too slowly, and goes as soon as nothing of it is in use */
+    bool local;       /* over a Unix socket */
+    bool eof;         /* the client has closed its side */
+    bool silent;      /* a stream in which nothing was written since the last comment */
+    const char *drop; /* why it goes as soon as nothing of it is in use: it reads too slowly, ...; NULL: it stays */
     refusal refusal;
     char refusal_text[256]; /* room for a message that is put together */
     job *job;               /* that computes the present answer */
@@ -64,6 +64,9 @@ struct conn {
 
 /* Takes over a connected socket. false (and the socket is closed): no memory, or too many connections. */
 bool conn_open(server *s, int fd, const struct sockaddr *address, int address_len);
+
+/* Ends it a little later, never within the call, and without another byte: an answer cannot be completed. `reason` is static. */
+void conn_break(conn *c, const char *reason);
 
 /* Ends it now; the job, if any, is cancelled. */
 void conn_close(conn *c, const char *reason);

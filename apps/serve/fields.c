@@ -347,12 +347,23 @@ bool fields_read(fields *f, json_t *doc, bool chat, const fields_rules *rules, p
     return true;
 }
 
-void fields_free(fields *f)
+void fields_release(fields *f)
 {
     for (size_t i = 0; f->prompts != NULL && i < f->prompt_count; i++) free(f->prompts[i].ids);
     free(f->prompts);
     free(f->bias);
     json_decref(f->doc);
+    f->prompts = NULL;
+    f->bias = NULL;
+    f->sampling.bias = NULL;
+    f->sampling.bias_count = 0;
+    f->doc = f->messages = f->variables = NULL;
+    f->stop[0] = NULL;
+}
+
+void fields_free(fields *f)
+{
+    fields_release(f);
     json_decref(f->ignored);
     *f = (fields){.doc = NULL};
 }

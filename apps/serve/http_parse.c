@@ -5,7 +5,17 @@
 #include <string.h>
 #include <strings.h>
 
-enum chunk_part { CHUNK_SIZE, CHUNK_EXTENSION, CHUNK_LINE_END, CHUNK_DATA, CHUNK_DATA_CR, CHUNK_DATA_LF, CHUNK_TRAILER };
+enum chunk_part {
+    CHUNK_SIZE,
+    CHUNK_BLANK,
+    CHUNK_EXTENSION,
+    CHUNK_LINE_END,
+    CHUNK_DATA,
+    CHUNK_DATA_CR,
+    CHUNK_DATA_LF,
+    CHUNK_TRAILER,
+    CHUNK_TRAILER_LF
+};
 
 static bool fail(http_parser *p, int status, const char *why)
 {
@@ -22,6 +32,13 @@ void http_parser_free(http_parser *p)
     free(p->head);
     free(p->body);
     *p = (http_parser){.limits = p->limits};
+}
+
+void http_parser_let_go(http_parser *p)
+{
+    free(p->body);
+    p->body = NULL;
+    p->body_len = p->body_cap = 0;
 }
 
 void http_parser_next(http_parser *p) { http_parser_free(p); }
@@ -316,19 +333,35 @@ static bool chunk_size(http_parser *p, char c)
     }
     if (p->line == 0 || (c != '\r' && c != ';' && c != ' ' && c != '\t')) return fail(p, 400, "the size of a chunk is malformed");
     if (p->left > p->limits.body) return fail(p, 413, "the body is too long");
-    p->part = c == '\r' ? CHUNK_LINE_END : CHUNK_EXTENSION;
+    p->part = c == '\r' ? CHUNK_LINE_END : c == ';' ? CHUNK_EXTENSION : CHUNK_BLANK;
     return true;
+}
+
+/* Blanks may stand in front of an extension, and nothing else: what another reader might take for more digits is refused. */
+static bool chunk_blank(http_parser *p, char c)
+{
+    if (++p->line > 1024) return fail(p, 400, "the extension of a chunk is too long");
+    if (c == ';') p->part = CHUNK_EXTENSION;
+    return c == ';' || c == ' ' || c == '\t' || fail(p, 400, "the size of a chunk is malformed");
 }
 
 /* Lines behind the last chunk are read and ignored, up to an empty one. p->left is how many letters the present line has. */
 static bool chunk_trailer(http_parser *p, char c)
 {
     if (++p->line > p->limits.head) return fail(p, 431, "the trailers are too long");
-    if (c == '\r') return true;
-    if (c != '\n') {
+    if (c == '\r')
+        p->part = CHUNK_TRAILER_LF;
+    else if (c == '\n' || c == 0)
+        return fail(p, 400, "the trailers are malformed");
+    else
         p->left++;
-        return true;
-    }
+    return true;
+}
+
+static bool chunk_trailer_end(http_parser *p, char c)
+{
+    if (c != '\n') return fail(p, 400, "the trailers are malformed");
+    p->part = CHUNK_TRAILER;
     if (p->left == 0) p->step = HTTP_COMPLETE;
     p->left = 0;
     return true;
@@ -339,6 +372,7 @@ static bool chunk_byte(http_parser *p, char c)
 {
     switch (p->part) {
     case CHUNK_SIZE: return chunk_size(p, c);
+    case CHUNK_BLANK: return chunk_blank(p, c);
     case CHUNK_EXTENSION:
         if (++p->line > 1024) return fail(p, 400, "the extension of a chunk is too long");
         if (c == '\n') return fail(p, 400, "a line feed stands without its carriage return");
@@ -355,6 +389,7 @@ static bool chunk_byte(http_parser *p, char c)
         p->left = 0;
         p->line = 0;
         return c == '\n' || fail(p, 400, "a chunk is longer than it says");
+    case CHUNK_TRAILER_LF: return chunk_trailer_end(p, c);
     default: return chunk_trailer(p, c);
     }
 }

@@ -69,6 +69,7 @@ typedef struct http_parser {
 
 void http_parser_init(http_parser *p, const http_limits *limits);
 void http_parser_free(http_parser *p);
+void http_parser_let_go(http_parser *p); /* of the body that was kept; no more of it may be fed */
 void http_parser_next(http_parser *p);
 
 /* How many of the n bytes were used: all of them, or as many as belong to what was waited for. */

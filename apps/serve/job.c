@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job.h"
 
+#include "memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +29,15 @@ static void unlink_job(job *j)
     j->s->job_count--;
 }
 
+void choice_free_tokens(choice *c)
+{
+    for (letter *l = c->tokens, *next; l != NULL; l = next) {
+        next = l->next;
+        free(l);
+    }
+    c->tokens = NULL;
+}
+
 static void free_job(job *j)
 {
     server *s = j->s;
@@ -34,10 +45,8 @@ static void free_job(job *j)
     for (size_t i = 0; i < j->choice_count; i++) {
         im_request_free(j->choices[i].request);
         json_decref(j->choices[i].entries);
+        choice_free_tokens(&j->choices[i]);
     }
-    for (size_t i = 0; j->prompts != NULL && i < j->f.prompt_count; i++) im_free(j->prompts[i]);
-    free(j->prompts);
-    free(j->prompt_lens);
     free(j->choices);
     fields_free(&j->f);
     free(j->reply);
@@ -47,7 +56,7 @@ static void free_job(job *j)
 }
 
 /* Nobody writes to it any more: its worker is through and the engine has let go of every choice. */
-static bool is_over(const job *j) { return j->is_prepared && j->ended == j->submitted; }
+static bool is_over(const job *j) { return j->is_prepared && j->ended == j->submitted && !j->composing; }
 
 static void cancel_requests(job *j)
 {
@@ -55,6 +64,14 @@ static void cancel_requests(job *j)
     if (!j->is_prepared) return; /* the requests still belong to the worker */
     for (size_t i = 0; i < j->submitted; i++)
         if (!j->choices[i].ended) im_request_cancel(j->choices[i].request);
+}
+
+/* Something of the answer is missing: there will be none. */
+static void starve(job *j)
+{
+    problem_set(&j->problem, 503, NULL, "memory", "out of memory");
+    if (j->begun && j->conn != NULL) conn_break(j->conn, "memory");
+    cancel_requests(j);
 }
 
 void job_abandon(job *j)
@@ -143,12 +160,16 @@ static void refuse_failed(job *j, const choice *wrong)
     refuse(j, status, wrong->status == IM_ERR_CANCELLED ? "the server is stopping" : wrong->error.message, NULL, code);
 }
 
-/* Everything is there: writes what was not streamed. */
+/* The end. What was not streamed is sent. */
 static void finish(job *j)
 {
     const choice *wrong = failed_choice(j);
     const problem *p = &j->problem;
     if (j->submitted > 0) count_times(j);
+    if (j->conn != NULL && j->begun && p->status != 0) { /* the connection is about to be closed */
+        j->conn->job = NULL;
+        j->conn = NULL;
+    }
     if (j->conn == NULL) {
         free_job(j);
         return;
@@ -168,6 +189,36 @@ static void finish(job *j)
             answer_write(j);
     }
     free_job(j);
+}
+
+static void read_composed(letter *l, void *user)
+{
+    job *j = (job *)((char *)l - offsetof(job, prepared));
+    (void)user;
+    j->composing = false;
+    finish(j);
+}
+
+static void compose(task *t)
+{
+    job *j = (job *)t;
+    answer_compose(j);
+    mailbox_post(&j->s->mailbox, &j->prepared);
+}
+
+/* Everything is there; what was not streamed is written. That takes long when there are log-probabilities, and then it is not for the loop. */
+static void conclude(job *j)
+{
+    bool write = j->conn != NULL && !j->begun && j->reply == NULL && j->problem.status == 0 && failed_choice(j) == NULL;
+    if (write && j->f.logprobs) {
+        j->composing = true;
+        j->prepared.read = read_composed;
+        j->task.run = compose;
+        worker_do(&j->s->workers, &j->task, true);
+        return;
+    }
+    if (write) answer_compose(j);
+    finish(j);
 }
 
 /* ---- letters ------------------------------------------------------------------------------------------------------------------------------------------ */
@@ -190,8 +241,17 @@ static void read_token(letter *l, void *user)
     (void)user;
     if (keep_early(j, l)) return;
     if (j->conn != NULL && j->problem.status == 0) {
+        if (!j->f.stream) { /* then only log-probabilities need it, and they take long */
+            *c->tokens_last = l;
+            c->tokens_last = &l->next;
+            l->next = NULL;
+            return;
+        }
         if (c->entries != NULL) logprobs_add(j, c, t);
-        if (j->f.stream) stream_token(j, c, t);
+        if (memory_was_short())
+            starve(j);
+        else
+            stream_token(j, c, t);
     }
     free(t);
 }
@@ -203,11 +263,12 @@ static void read_end(letter *l, void *user)
     (void)user;
     if (keep_early(j, l)) return;
     c->status = im_request_wait(c->request, &c->result, &c->error);
+    if (atomic_load(&j->starved)) starve(j);
     c->ended = true;
     j->ended++;
     if (c->status != IM_OK && c->status != IM_ERR_CANCELLED && j->ended < j->submitted) cancel_requests(j); /* one answer or none */
     if (j->f.stream && j->conn != NULL && j->problem.status == 0) stream_choice_end(j, c);
-    if (is_over(j)) finish(j);
+    if (is_over(j)) conclude(j);
 }
 
 static void read_prepared(letter *l, void *user)
@@ -224,7 +285,7 @@ static void read_prepared(letter *l, void *user)
         early->read(early, user);
         early = next;
     }
-    if (over) finish(j);
+    if (over) conclude(j);
 }
 
 /* ---- the engine's thread -------------------------------------------------------------------------------------------------------------------------------- */
@@ -235,7 +296,10 @@ static bool on_token(void *user, const im_token_event *event)
     job *j = c->job;
     if (atomic_load_explicit(&j->cancelled, memory_order_relaxed)) return false;
     token_letter *t = malloc(sizeof *t + event->text_len);
-    if (t == NULL) return false;
+    if (t == NULL) {
+        atomic_store(&j->starved, true);
+        return false;
+    }
     t->letter.read = read_token;
     t->choice = c;
     t->id = event->id;
@@ -282,6 +346,7 @@ void job_start(conn *c, job_kind kind)
     j->arrived = c->begun;
     j->client = client_of(c);
     atomic_init(&j->cancelled, false);
+    atomic_init(&j->starved, false);
     server_new_id(c->s, kind == JOB_CHAT ? "chatcmpl-" : "cmpl-", j->id);
     j->body = c->parser.body;
     j->body_len = c->parser.body_len;

@@ -38,10 +38,12 @@ typedef struct choice {
     im_error error;
     im_result result;
     json_t *entries; /* log-probabilities that were not sent yet; NULL: none wanted */
-    size_t taken;    /* bytes of the entries that were sent, as the tokens have them */
-    size_t letters;  /* characters of the same, for text_offset */
-    size_t sent;     /* bytes of text that were sent */
-    bool opened;     /* streams: the first chunk was sent */
+    letter *tokens,
+        **tokens_last; /* token letters whose log-probabilities are worked out with the answer, when it is not streamed */
+    size_t taken;      /* bytes of the entries that were sent, as the tokens have them */
+    size_t letters;    /* characters of the same, for text_offset */
+    size_t sent;       /* bytes of text that were sent */
+    bool opened;       /* streams: the first chunk was sent */
 } choice;
 
 struct job {
@@ -58,15 +60,17 @@ struct job {
     uint64_t client;
     double arrived;        /* ms */
     atomic_bool cancelled; /* any thread */
+    atomic_bool starved;   /* set by the engine's thread: no memory for a token */
     problem problem;       /* of the preparation */
     char *reply;           /* a whole JSON answer of the worker; NULL */
     fields f;
-    int32_t **prompts; /* [f.prompt_count] ids, with their counts */
+    int32_t **prompts; /* [f.prompt_count] ids, with their counts; until they are submitted */
     size_t *prompt_lens;
     choice *choices;
     size_t choice_count, submitted; /* submitted: those that will send an end letter */
     /* loop only */
-    bool is_prepared, begun, failed;
+    bool is_prepared, begun;
+    bool composing; /* a worker writes the reply */
     size_t ended;
     double first_token;          /* ms from arrival; 0: none yet */
     letter *early, **early_last; /* letters that came before `prepared` */
@@ -108,6 +112,8 @@ const char *finish_reason(im_stop_reason reason);
 json_t *usage_object(const job *j);
 /* The "ironmule" object, or NULL when nothing asks for it. */
 json_t *extras_object(const job *j);
+/* Lets go of c->tokens. */
+void choice_free_tokens(choice *c);
 /* Notes a token's log-probabilities (logprobs.c). */
 void logprobs_add(const job *j, choice *c, const token_letter *t);
 /* What the API shows as the logprobs of the text that was sent since the last call; null when none are wanted. `ended`: the choice has ended, c->result counts. */
@@ -116,7 +122,8 @@ json_t *logprobs_take(const job *j, choice *c, bool ended);
 /* A text that may hold bytes that are no UTF-8: each of them becomes U+FFFD. */
 json_t *text_of_bytes(const char *bytes, size_t n);
 
-void answer_write(job *j); /* a whole answer, or the worker's reply */
+void answer_compose(job *j); /* the whole answer, into j->reply; on the loop or on a worker */
+void answer_write(job *j);   /* sends j->reply */
 
 void stream_begin(job *j); /* the head, if it was not sent yet */
 void stream_token(job *j, choice *c, const token_letter *t);

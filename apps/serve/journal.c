@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "journal.h"
 
+#include "memory.h"
+
 #include <jansson.h>
 #include <poll.h>
 #include <stdarg.h>
@@ -40,7 +42,9 @@ static void put_json(journal *j, im_log_level level, json_t *line)
     json_object_set_new(line, "level", json_string(level_names[level]));
     char *text = json_dumps(line, JSON_COMPACT | JSON_SORT_KEYS);
     size_t n = text == NULL ? 0 : strlen(text);
-    if (n > 0) {
+    if (n == 0 || memory_was_short()) {
+        atomic_fetch_add(&j->dropped, 1);
+    } else {
         text[n] = '\n'; /* over the terminating zero */
         put(j, text, n + 1);
     }
@@ -80,9 +84,12 @@ void journal_say(journal *j, im_log_level level, const char *format, ...)
 
 static void answered_json(journal *j, const journal_request *r)
 {
+    char method[21], path[301];
+    snprintf(method, sizeof method, "%s", r->method);
+    snprintf(path, sizeof path, "%s", r->path);
     json_t *line =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:f, s:s*, s:s*}", "message", "request", "id", r->id, "peer", r->peer, "method",
-                  r->method, "path", r->path, "status", r->status, "ms", r->ms, "reason", r->reason, "finish", r->finish);
+                  method, "path", path, "status", r->status, "ms", r->ms, "reason", r->reason, "finish", r->finish);
     if (line != NULL && r->generated) {
         json_object_set_new(line, "queue_ms", json_real(r->queue_ms));
         json_object_set_new(line, "first_token_ms", json_real(r->first_token_ms));
@@ -90,7 +97,7 @@ static void answered_json(journal *j, const journal_request *r)
         json_object_set_new(line, "cached_tokens", json_integer((json_int_t)r->cached_tokens));
         json_object_set_new(line, "completion_tokens", json_integer((json_int_t)r->completion_tokens));
     }
-    if (line != NULL) put_json(j, IM_LOG_INFO, line);
+    put_json(j, IM_LOG_INFO, line);
 }
 
 static void answered_text(journal *j, const journal_request *r)
@@ -99,7 +106,8 @@ static void answered_text(journal *j, const journal_request *r)
     if (r->generated)
         snprintf(numbers, sizeof numbers, " queue_ms=%.1f first_token_ms=%.1f prompt=%zu cached=%zu completion=%zu", r->queue_ms,
                  r->first_token_ms, r->prompt_tokens, r->cached_tokens, r->completion_tokens);
-    snprintf(message, sizeof message, "request id=%s peer=%s method=%s path=%s status=%d ms=%.1f%s%s%s%s%s", r->id, r->peer,
+    /* What the client chose is cut, so that it cannot push out what was made of it. */
+    snprintf(message, sizeof message, "request id=%s peer=%s method=%.20s path=%.300s status=%d ms=%.1f%s%s%s%s%s", r->id, r->peer,
              r->method, r->path, r->status, r->ms, r->reason ? " reason=" : "", r->reason ? r->reason : "",
              r->finish ? " finish=" : "", r->finish ? r->finish : "", numbers);
     put_text(j, IM_LOG_INFO, message);

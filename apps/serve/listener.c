@@ -53,8 +53,7 @@ static void on_accept_error(struct evconnlistener *l, void *user)
     server *s = user;
     const struct timeval pause = {.tv_usec = 100000};
     journal_say(&s->journal, IM_LOG_WARNING, "a connection could not be accepted: %s", strerror(errno));
-    evconnlistener_disable(l);
-    event_base_once(s->base, -1, EV_TIMEOUT, wake_listener, s, &pause);
+    if (evtimer_add(s->accept_timer, &pause) == 0) evconnlistener_disable(l);
 }
 
 static im_status add(server *s, int fd, const char *where, im_error *err)
@@ -212,6 +211,8 @@ void listener_notify(const char *state)
 im_status listener_open(server *s, im_error *err)
 {
     int n = inherited();
+    s->accept_timer = evtimer_new(s->base, wake_listener, s);
+    if (s->accept_timer == NULL) return failed(err, "the event loop cannot be set up");
     if (n > 0) return take_inherited(s, n, err);
     return s->o->unix_path != NULL ? open_unix(s, err) : open_address(s, err);
 }
@@ -220,6 +221,8 @@ void listener_close(server *s)
 {
     for (size_t i = 0; i < s->listeners; i++) evconnlistener_free(s->listener[i]);
     s->listeners = 0;
+    if (s->accept_timer != NULL) event_free(s->accept_timer);
+    s->accept_timer = NULL;
     if (s->unix_made != NULL) unlink(s->unix_made);
     free(s->unix_made);
     s->unix_made = NULL;

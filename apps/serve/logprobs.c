@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job.h"
 
+#include "memory.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ json_t *text_of_bytes(const char *bytes, size_t n)
     json_t *whole = json_stringn(bytes, n);
     if (whole != NULL) return whole;
     char *clean = malloc(3 * n + 1);
+    if (clean == NULL) memory_lacked();
     size_t used = 0;
     for (size_t i = 0; clean != NULL && i < n;) {
         size_t len = valid_at(bytes + i, n - i);
@@ -52,7 +55,10 @@ static bool has_text(const im_model *model, int32_t id)
     const int32_t twice[] = {id, id};
     char *text;
     size_t n;
-    if (im_model_decode(model, twice, 2, &text, &n, NULL) != IM_OK) return false;
+    if (im_model_decode(model, twice, 2, &text, &n, NULL) != IM_OK) {
+        memory_lacked(); /* what else can be wrong with it */
+        return false;
+    }
     im_free(text);
     return n > 0;
 }
@@ -63,7 +69,10 @@ static json_t *token_entry(const job *j, int32_t id, float logprob, size_t *leng
     const im_model *model = j->s->o->model;
     char *bytes = NULL;
     size_t n = 0;
-    if (im_model_token_bytes(model, id, &bytes, &n, NULL) != IM_OK) n = 0;
+    if (im_model_token_bytes(model, id, &bytes, &n, NULL) != IM_OK) {
+        memory_lacked();
+        n = 0;
+    }
     bool text = n > 0 && has_text(model, id);
     json_t *entry = json_pack("{s:o, s:f, s:o}", "token", text_of_bytes(n > 0 ? bytes : "", n), "logprob",
                               isfinite(logprob) ? (double)logprob : -9999.0, "bytes", text ? byte_list(bytes, n) : json_null());
@@ -87,6 +96,7 @@ static void cut_entry(json_t *entry, size_t n)
 {
     json_t *bytes = json_object_get(entry, "bytes");
     char *text = malloc(n + 1);
+    if (text == NULL) memory_lacked();
     for (size_t i = 0; text != NULL && i < n; i++) text[i] = (char)json_integer_value(json_array_get(bytes, i));
     if (text != NULL) json_object_set_new(entry, "token", text_of_bytes(text, n));
     while (json_array_size(bytes) > n) json_array_remove(bytes, json_array_size(bytes) - 1);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job.h"
 
+#include "memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -178,6 +180,7 @@ static void submit_all(job *j)
         choice *c = &j->choices[i];
         c->job = j;
         c->index = (uint32_t)i;
+        c->tokens_last = &c->tokens;
         c->prompt = (uint32_t)(i / j->f.n);
     }
     while (j->submitted < j->choice_count && !atomic_load(&j->cancelled) && submit(j, &j->choices[j->submitted])) j->submitted++;
@@ -195,6 +198,20 @@ static void prepare_text(job *j)
     j->f.rules = NULL; /* it ends here */
 }
 
+/* What was read is used up: the engine has copies of its own, or the reply is written. */
+static void release(job *j)
+{
+    for (size_t i = 0; j->prompts != NULL && i < j->f.prompt_count; i++) im_free(j->prompts[i]);
+    free(j->prompts);
+    free(j->prompt_lens);
+    j->prompts = NULL;
+    j->prompt_lens = NULL;
+    fields_release(&j->f);
+    if (!memory_was_short()) return;
+    j->problem = (problem){.status = 0}; /* whatever it looked like */
+    no_memory(j);
+}
+
 void job_prepare(task *t)
 {
     job *j = (job *)t;
@@ -205,5 +222,6 @@ void job_prepare(task *t)
         case JOB_DETOKENIZE: job_detokenize(j); break;
         case JOB_TEMPLATE: job_template(j); break;
         }
+    release(j);
     mailbox_post(&j->s->mailbox, &j->prepared);
 }

@@ -2,6 +2,7 @@
 #include "router.h"
 
 #include "job.h"
+#include "memory.h"
 #include "page.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ static void answer_json(conn *c, int status, json_t *doc)
 {
     char *text = doc == NULL ? NULL : json_dumps(doc, JSON_COMPACT);
     json_decref(doc);
-    if (text == NULL)
+    if (text == NULL || memory_was_short())
         conn_refuse(c, 503, "out of memory", NULL, "memory");
     else
         conn_answer(c, status, "application/json", text, strlen(text), NULL);
@@ -45,7 +46,11 @@ static void get_metrics(conn *c)
     }
     metrics_write(c->s, page);
     size_t n = evbuffer_get_length(page);
-    conn_answer(c, 200, "text/plain; version=0.0.4; charset=utf-8", evbuffer_pullup(page, -1), n, NULL);
+    const void *text = evbuffer_pullup(page, -1);
+    if (text == NULL || memory_was_short())
+        conn_refuse(c, 503, "out of memory", NULL, "memory");
+    else
+        conn_answer(c, 200, "text/plain; version=0.0.4; charset=utf-8", text, n, NULL);
     evbuffer_free(page);
 }
 

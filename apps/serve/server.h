@@ -43,7 +43,7 @@ typedef struct server {
     size_t body_bytes; /* of all connections */
     job *jobs;         /* all that are not finished, also those whose client is gone */
     size_t job_count;
-    struct event *on_term, *on_int, *drain_timer, *watch_timer, *notify_timer;
+    struct event *on_term, *on_int, *drain_timer, *watch_timer, *notify_timer, *accept_timer;
     int draining; /* the signal that asked for it; 0: none */
     bool loading, stuck, load_failed;
     im_error load_error;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job.h"
 
+#include "memory.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,9 @@ static void send_event(job *j, json_t *doc)
     char *text = json_dumps(doc, JSON_COMPACT);
     size_t n = text == NULL ? 0 : strlen(text);
     char *event = malloc(n + 9);
-    if (text != NULL && event != NULL) {
+    if (text == NULL || event == NULL || memory_was_short()) {
+        conn_break(j->conn, "memory"); /* rather than an answer with a hole */
+    } else {
         memcpy(event, "data: ", 6);
         memcpy(event + 6, text, n);
         memcpy(event + 6 + n, "\n\n", 2);

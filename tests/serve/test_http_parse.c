@@ -122,6 +122,13 @@ static void bad_requests(void **state)
         {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n"},
         {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1\nab\r\n"},
         {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1;x\na\r\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1 2\r\na\r\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1 \r\na\r\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n1 x;y\r\na\r\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nX: y\n\r\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\nX\rY: y\r\n\r\n"},
+        {400, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\r\n"},
         {413, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n41\r\n"},
         {413, "POST / HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0000000000000001\r\n"},
     };

@@ -9,7 +9,7 @@ import json
 import sys
 import time
 
-from server import CHAT, COMPLETIONS, SANITIZED, SLOWER, Server, check, until, verdict
+from server import CHAT, COMPLETIONS, SANITIZED, SLOWER, Server, Stream, check, slow_model, until, verdict
 
 DEEP = sys.argv[1:] == ['deep']
 COUNT, EVERY = (2000, 100) if DEEP else (400 if SLOWER == 1 else 60, 40 if SLOWER == 1 else 10)
@@ -69,7 +69,28 @@ def slope(values):
     return min(values[half:]) - min(values[:half])
 
 
+def waiting():
+    """Requests that wait have let go of their bodies: what is ignored in one of them may be a hundred times larger as a document."""
+    model, options = slow_model()
+    body = b'{"prompt":"a","max_tokens":1,"odd":[' + b'{},' * 340000 + b'{}]}'
+    with Server(*options, '--parallel', '1', model=model) as s:
+        first = Stream(s, {'prompt': 'Hello', 'max_tokens': 400, 'ignore_eos': True}, COMPLETIONS)
+        first.first.wait()
+        before, all_of_them = s.usage()[0], [s.connection() for _ in range(6)]
+        for c in all_of_them:
+            c.request('POST', COMPLETIONS, body, {'Content-Type': 'application/json'})
+        check(until(lambda: s.metric('ironmule_requests_queued') == 6, 60), 'six requests wait')
+        grown = s.usage()[0] - before
+        print(f'six bodies of a megabyte that wait: {grown >> 20} MiB')
+        check(not first.thread.is_alive() or grown < 200 << 20 or SANITIZED, f'six bodies of a megabyte that wait take {grown >> 20} MiB')
+        check(first.thread.is_alive(), 'they wait all the while')
+        first.leave()
+        for c in all_of_them:
+            c.close()
+
+
 def main():
+    waiting()
     with Server('--cache-ram', CACHE) as s:
         with contextlib.closing(s.connection()) as c:
             for i in range(50):

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Running a server: TLS, request ids, log lines, metrics that add up, the plan and what does not fit, and a loop that answers at once whatever is computed."""
 import contextlib
+import ctypes
 import json
 import os
 import re
 import shutil
 import ssl
 import statistics
+import struct
 import subprocess
 import tempfile
 import threading
@@ -88,6 +90,10 @@ def ids_and_log():
         chat = [x for x in asked if x['path'] == CHAT and x['status'] == 200][0]
         check(chat['completion_tokens'] == 3 and chat['finish'] and chat['prompt_tokens'] > 3 and chat['method'] == 'POST', f'a line of a chat: {chat}')
         check([x for x in asked if x['status'] == 400 and x.get('reason')], 'a refusal has its reason')
+    with Server() as s:
+        s.get('/' + 'p' * 4000)
+        s.ask('M' * 4000, '/health')
+        check(until(lambda: 'status=404' in s.text() and 'status=405' in s.text(), 2), f'what a client chooses pushes nothing out of its line: {s.text()[-1500:]}')
 
 
 def labels(s):
@@ -207,11 +213,49 @@ def latency():
         for what, t in times.items():
             print(f'{what}: median {statistics.median(t):.2f} ms, at most {max(t):.2f} ms')
             check(statistics.median(t) < 10 * SLOWER, f'{what} takes {statistics.median(t):.1f} ms while a prompt is computed')
+            check(max(t) < 50 * SLOWER, f'{what} takes up to {max(t):.1f} ms while a prompt is computed')
         check(still, 'the prompts were being computed all the while')
         for x in busy:
             x.leave()
         for r in readers:
             r.join()
+
+
+def turns():
+    """The loop's thread has short turns, so that it runs at once where other threads compute; those keep theirs."""
+    def of(task):
+        at = ctypes.create_string_buffer(56)
+        number = {'x86_64': 315, 'aarch64': 275}.get(os.uname().machine)
+        if number is None or ctypes.CDLL(None).syscall(number, task, at, 56, 0) != 0:
+            return 0
+        return struct.unpack_from('<Q', at, 24)[0]
+    with Server() as s:
+        mine = of(0)
+        if mine == 0:
+            print('this kernel does not tell how long a turn is')
+            return
+        own = {int(t): of(int(t)) for t in os.listdir(f'/proc/{s.pid}/task')}
+        check(own.pop(s.pid) == 100000 and set(own.values()) == {mine}, f'turns of the threads in ns: {own}, of this one {mine}')
+
+
+def large_answer():
+    """Eight answers with log-probabilities, more than a megabyte: the loop has other things to do than to put them together."""
+    with Server('--parallel', 8, '--threads', 1) as s:
+        times, done = [], []
+        body = {'prompt': [20] * 8, 'max_tokens': 500, 'ignore_eos': True, 'n': 8, 'logprobs': 20, 'temperature': 1}
+        large = threading.Thread(target=lambda: done.append(s.post(COMPLETIONS, body, timeout=120 * SLOWER)))
+        large.start()
+        with contextlib.closing(s.connection()) as c:
+            while large.is_alive():
+                begun = time.monotonic()
+                c.request('GET', '/health')
+                c.getresponse().read()
+                times.append((time.monotonic() - begun) * 1e3)
+                time.sleep(0.002)
+        check(done[0].status == 200 and len(done[0].body) > 1 << 20, f'a large answer: {done[0]}')
+        times.sort()
+        print(f'health beside a large answer: median {statistics.median(times):.2f} ms, at most {times[-1]:.2f} ms')
+        check(times[-1] < 100 * SLOWER, f'health takes {times[-1]:.0f} ms while a large answer is put together')
 
 
 def silence():
@@ -255,6 +299,8 @@ def main():
     plan()
     full()
     latency()
+    turns()
+    large_answer()
     silence()
     stuck()
     idle()
