@@ -192,7 +192,7 @@ static bool device_chain(checked *k, std::vector<float> &logits, std::vector<int
         CK(cudaMemcpy(&failed, r.args.failed, 4, cudaMemcpyDeviceToHost));
         token = std::max(chosen[t + now - 1], 0);
     }
-    if (failed != 0) printf("%s: block %u waited in vain\n", k->c->name, failed - 1);
+    if (failed != 0) printf("%s: block %u waited in vain for %u\n", k->c->name, (failed & 0xffff) - 1, failed >> 16);
     rig_clear(r);
     return failed == 0;
 }
@@ -317,6 +317,7 @@ static float time_tokens(decode_rig &r, int depth, uint32_t tokens, int runs)
         rig_launched(r);
         float ms;
         CK(cudaEventElapsedTime(&ms, begin, end));
+        if (ms > 1000) return ms;
         if (i >= 2) us.push_back(ms * 1e3f / (float)tokens);
     }
     return median(us);
@@ -368,8 +369,13 @@ static void time_all(const char *part)
         const double bytes = weight_bytes(r);
         for (int depth : c.depths) {
             const float many = time_tokens(r, depth, 32, 7), one = time_tokens(r, depth, 1, 21);
-            const char *same = repeats(r, depth, 32, 5);
             unsigned failed;
+            CK(cudaMemcpy(&failed, r.args.failed, 4, cudaMemcpyDeviceToHost));
+            if (failed != 0) {
+                printf("time %s depth %d: block %u waited in vain for %u\n", c.name, depth, (failed & 0xffff) - 1, failed >> 16);
+                break;
+            }
+            const char *same = repeats(r, depth, 32, 5);
             CK(cudaMemcpy(&failed, r.args.failed, 4, cudaMemcpyDeviceToHost));
             printf("time %-6s depth %5d: %7.1f us a token, %5.0f tokens/s, %.2f TB/s of weights; one a launch %7.1f us; %s%s\n",
                    c.name, depth, many, 1e6f / many, bytes / many / 1e6, one, same, failed ? ", WAITED IN VAIN" : "");

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/decode_port.cuh for the emulator of simt.h: what the PTX there does, on the processor. Copies arrive at once; polls let others run.
+ * kernels/decode_port.cuh for the emulator of simt.h: what the PTX there does, on the processor. Copies arrive late and in any order, while others
+ * wait; polls let others run.
  */
 #ifndef IRONMULE_DECODE_EMULATOR_H
 #define IRONMULE_DECODE_EMULATOR_H
 
 #include "simt.h"
+
+#include <vector>
 
 #define UNROLL
 #define ROLL
@@ -20,7 +23,12 @@ INLINE void bar_sync(int id, int threads) { simt_bar_sync((unsigned)id, (unsigne
 INLINE void bar_arrive(int id, int threads) { simt_bar_arrive((unsigned)id, (unsigned)threads); }
 INLINE void warp_sync() { __syncwarp(); }
 INLINE void fence_device() {}
-INLINE void pause() { simt_yield(); }
+INLINE void copies_go_on(void);
+INLINE void breathe()
+{
+    copies_go_on();
+    simt_yield();
+}
 INLINE void fewer_registers() {}
 INLINE void more_registers() {}
 
@@ -59,6 +67,7 @@ INLINE u32 load_shared_word(const void *p) { return *(const volatile u32 *)p; }
 INLINE void prefetch_line(const void *) {}
 template <class T> INLINE T load_constant(const T *p) { return *p; }
 INLINE void store_logit(float *p, float x) { *p = x; }
+INLINE u64 cycles_now() { return 1; }
 INLINE u64 clock_now() { return 0; }
 
 INLINE char *shared_at(u32 a) { return (char *)simt_dynamic() + a; }
@@ -93,23 +102,46 @@ struct emulated_gate {
     uint16_t turns;
     int32_t bytes;
 };
-INLINE void gate_change(u32 gate, int arrivals, int bytes)
+INLINE void gate_change(char *gate, int arrivals, int bytes)
 {
-    emulated_gate g = shared_get<emulated_gate>(gate);
+    emulated_gate g;
+    memcpy(&g, gate, sizeof g);
     g.missing = (uint8_t)(g.missing - arrivals);
     g.bytes += bytes;
     if (g.missing == 0 && g.bytes == 0) g.missing = g.wanted, g.turns++;
-    shared_put(gate, g);
+    memcpy(gate, &g, sizeof g);
 }
 INLINE void gate_init(u32 gate, u32 arrivals) { shared_put(gate, emulated_gate{(uint8_t)arrivals, (uint8_t)arrivals, 0, 0}); }
 INLINE void gates_ready() {}
 INLINE bool gate_passed(u32 gate, u32 parity) { return (shared_get<emulated_gate>(gate).turns & 1u) != parity; }
-INLINE void gate_arrive(u32 gate) { gate_change(gate, 1, 0); }
-INLINE void copy_expect(u32 gate, u32 bytes) { gate_change(gate, 1, (int)bytes); }
+INLINE bool gate_is_past(u32 gate, u32 parity) { return gate_passed(gate, parity); }
+INLINE void doze() {}
+INLINE void gate_arrive(u32 gate) { gate_change(shared_at(gate), 1, 0); }
+INLINE void copy_expect(u32 gate, u32 bytes) { gate_change(shared_at(gate), 1, (int)bytes); }
+
+struct emulated_copy {
+    char *to, *gate;
+    const void *from;
+    u32 bytes;
+};
+static std::vector<emulated_copy> emulated_copies;
+static u32 emulated_chance = 1;
+
 INLINE void copy_begin(u32 to, const void *from, u32 bytes, u32 gate)
 {
-    memcpy(shared_at(to), from, bytes);
-    gate_change(gate, 0, -(int)bytes);
+    emulated_copies.push_back({shared_at(to), shared_at(gate), from, bytes});
+}
+
+/* Each vain poll ends a copy, one of those under way, with a chance of 1 in 16. */
+INLINE void copies_go_on(void)
+{
+    emulated_chance = emulated_chance * 1664525u + 1013904223u;
+    if (emulated_copies.empty() || emulated_chance >> 28 != 0) return;
+    emulated_copy &c = emulated_copies[(emulated_chance >> 8) % emulated_copies.size()];
+    memcpy(c.to, c.from, c.bytes);
+    gate_change(c.gate, 0, -(int)c.bytes);
+    c = emulated_copies.back();
+    emulated_copies.pop_back();
 }
 
 #endif

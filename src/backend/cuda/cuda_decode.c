@@ -280,6 +280,6 @@ void im__cuda_decoder_prepare(im__cuda_decoder *d) { need_turns(d, d->args.posit
 im_status im__cuda_decoder_check(const im__cuda_decoder *d, im_error *err)
 {
     if (*d->failed_host == 0) return IM_OK;
-    return im__fail(err, IM_ERR_DEVICE, "%s: block %u of the decoder waited in vain for another", d->c->device.name,
-                    *d->failed_host - 1);
+    return im__fail(err, IM_ERR_DEVICE, "%s: block %u of the decoder waited in vain (%u)", d->c->device.name,
+                    (*d->failed_host & 0xffff) - 1, *d->failed_host >> 16);
 }

@@ -39,15 +39,9 @@ static void describe(dealer *d)
     d->tiles[GATE] = s->hidden / IM__CUDA_TILE;
     d->most[QKV] = room(s) / (2 * row), d->most[OUT] = room(s) / s->heads, d->most[GATE] = room(s) / (2 * row);
     d->most[DOWN] = 2 * room(s) / hidden;
-}
-
-/* Pieces of the down product go evenly to the last blocks: they are large. */
-static void deal_down(dealer *d)
-{
-    uint32_t each = d->tiles[DOWN] / d->blocks, more = d->tiles[DOWN] % d->blocks;
-    for (uint32_t b = 0; b < d->blocks; b++) {
-        d->count[DOWN][b] = each + (b >= d->blocks - more);
-        d->load[b] = d->count[DOWN][b] * d->cost[DOWN];
+    for (int m = 0; m < MATRICES; m++) {
+        uint32_t even = (d->tiles[m] + d->blocks - 1) / d->blocks; /* a phase is as long as its fullest block */
+        if (even < d->most[m]) d->most[m] = even;
     }
 }
 
@@ -93,8 +87,7 @@ static bool all_take_part(const dealer *d)
 
 static im_status deal_all(dealer *d, im__decode_plan *out, uint32_t vocab, im_error *err)
 {
-    deal_down(d);
-    if (d->count[DOWN][d->blocks - 1] > d->most[DOWN] || !deal(d, GATE) || !deal(d, QKV) || !deal(d, OUT))
+    if (!deal(d, GATE) || !deal(d, DOWN) || !deal(d, QKV) || !deal(d, OUT))
         return im__fail(err, IM_ERR_UNSUPPORTED, "the persistent decoder needs more than %u multiprocessors for this model",
                         d->blocks);
     if (!all_take_part(d))
@@ -147,14 +140,25 @@ static uint64_t *list_layer(uint64_t *to, const im__decode_share *s, const im__d
     return to;
 }
 
-/* Sixteen tiles at a time, chunk after chunk of all of them: each belongs to one warp. */
+/* Tiles of a round of the head: each belongs to one warp, and the last one is repeated until their number suits the fetching warps. */
+static uint32_t head_width(uint32_t tiles)
+{
+    uint32_t width = (tiles + IM__DECODE_FETCHERS - 1) / IM__DECODE_FETCHERS * IM__DECODE_FETCHERS;
+    return width < IM__DECODE_HEAD_WARPS ? width : IM__DECODE_HEAD_WARPS;
+}
+
+static uint32_t head_tiles(uint32_t tiles)
+{
+    return tiles / IM__DECODE_HEAD_WARPS * IM__DECODE_HEAD_WARPS + head_width(tiles % IM__DECODE_HEAD_WARPS);
+}
+
+/* Sixteen tiles at a time, chunk after chunk of all of them. */
 static uint64_t *list_head(uint64_t *to, const im__decode_share *s, const im__cuda_matrix *head)
 {
-    for (uint32_t i = 0; i < s->head.count; i += IM__DECODE_HEAD_WARPS) {
-        uint32_t n = s->head.count - i < IM__DECODE_HEAD_WARPS ? s->head.count - i : IM__DECODE_HEAD_WARPS;
+    for (uint32_t i = 0; i < s->head.count; i += IM__DECODE_HEAD_WARPS)
         for (uint32_t c = 0; c < chunks(head->n_in); c++)
-            for (uint32_t t = 0; t < n; t++) *to++ = unit(head, s->head.first + i + t, c);
-    }
+            for (uint32_t t = i; t < i + head_width(s->head.count - i); t++)
+                *to++ = unit(head, s->head.first + (t < s->head.count ? t : s->head.count - 1), c);
     return to;
 }
 
@@ -164,7 +168,7 @@ static void count_units(const dealer *d, im__decode_plan *out, uint32_t layers)
         im__decode_share *s = &out->share[b];
         s->first_unit = (uint32_t)out->units;
         for (int m = 0; m < MATRICES; m++) s->units += layers * d->count[m][b] * d->units[m];
-        s->units += s->head.count * d->units[QKV];
+        s->units += head_tiles(s->head.count) * d->units[QKV];
         out->units += s->units;
     }
 }

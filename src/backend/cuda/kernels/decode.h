@@ -17,6 +17,7 @@ enum {
     IM__DECODE_SHARED = 232448, /* bytes of shared memory that a block asks for: all that there is */
     IM__DECODE_HEAD_DIM = 256,  /* the only one there is */
     IM__DECODE_HEAD_WARPS = 16,
+    IM__DECODE_FETCHERS = 4,        /* warps that fetch weights */
     IM__DECODE_TAGS = 128,          /* tags a token: more than layers + 2 */
     IM__DECODE_PART_PACKETS = 258,  /* of one head and block of keys: 256 values, maximum, sum */
     IM__DECODE_TILE_PACKETS = 11,   /* of 32 rows, three a packet */
@@ -84,7 +85,7 @@ typedef struct im__decode_args {
     IM__DEV(float) logits;               /* [vocab] of the last token, or with keep_all [tokens][vocab] */
     IM__DEV(int32_t) chosen;             /* [tokens]: -1 where a logit was not a number; what follows means nothing */
     IM__DEV(unsigned long long) clamped; /* values of the cache that were clamped */
-    IM__DEV(uint32_t) failed;            /* becomes 1 + block when a packet did not come */
+    IM__DEV(uint32_t) failed;            /* becomes 1 + block, and above 16 bits for what (wait_for), when something did not come */
     IM__DEV(unsigned long long) stamps;  /* [blocks][layers][16] times of the last token; kernels built with IM__DECODE_STAMPS */
     uint32_t layers, most_items;
     uint32_t announcers[IM__DECODE_PARTS]; /* blocks with tiles of out, gate, down */

@@ -350,7 +350,7 @@ template <int BATCH, class S> INLINE merged merge_span(block<S> &b, const u64 *p
                 all &= got(packet_load(sums), tag_of(b), m);
                 all &= got(packet_load(sums + 1), tag_of(b), sum);
             }
-        } while (!all && !wait.ends(b));
+        } while (!all && !wait.ends(b, WAIT_PARTS));
         warp_sync();
         if (at == 0) factors(m, count, lane, alpha, beta, s.m);
         UNROLL for (int k = 0; k < BATCH; k++)
@@ -405,7 +405,7 @@ template <class S> INLINE void merge_apart(block<S> &b)
         patience wait;
         if (lane == 0)
             while ((int)(counter_load(b.a.counter + C_ATTENTION * IM__DECODE_COUNTER_STRIDE) - b.announced) < 0)
-                if (wait.ends(b)) break;
+                if (wait.ends(b, WAIT_HINT)) break;
         warp_sync();
         merge<8>(b, s, n / QUARTERS, n % QUARTERS, lane, x);
         UNROLL for (int k = 0; k < 2; k++)

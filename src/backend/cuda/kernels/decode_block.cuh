@@ -20,12 +20,18 @@ enum {
     WARPS = WORKERS / 32,
     TEAMS = WARPS / 2, /* two warps share a unit: 16 outputs each */
     HEAD_DIM = IM__DECODE_HEAD_DIM,
-    FETCHERS = 4,                 /* warps that fetch weights */
+    FETCHERS = IM__DECODE_FETCHERS,
     PAGE = 64,                    /* keys of a block of attention, and of a page */
     SPAN_BLOCKS = 16,             /* blocks of a span */
     RECORD = 48,                  /* bytes of 32 quantised activations: integers, scale, two words about their sums */
     CHUNK_BYTES = 8 * RECORD + 16 /* of a chunk of 256; padded against bank conflicts */
 };
+
+#ifdef IM__DECODE_FEW_SLOTS /* a test's */
+enum { MOST_SLOTS = 16 };
+#else
+enum { MOST_SLOTS = 48 };
+#endif
 
 /* Named barriers: 0 all workers; then attention's, and one a team. */
 enum { BAR_ALL, BAR_QUERY, BAR_SCORES, BAR_WEIGHTS, BAR_LANES, BAR_TEAM };
@@ -74,7 +80,7 @@ template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int HEA
     static constexpr int O_RING = (O_GROUP + WARPS * RECORD + 127) / 128 * 128;
     static constexpr int SLOT = (most(form_unit_bytes(FORM, 8), form_unit_bytes(HEAD_FORM, 8)) + 127) / 128 * 128;
     static constexpr int MEMORY = IM__DECODE_SHARED;
-    static constexpr int FIT = (MEMORY - O_RING) / SLOT < 48 ? (MEMORY - O_RING) / SLOT : 48;
+    static constexpr int FIT = (MEMORY - O_RING) / SLOT < MOST_SLOTS ? (MEMORY - O_RING) / SLOT : MOST_SLOTS;
     static constexpr int SLOTS = FIT / FETCHERS * FETCHERS; /* so a slot is always filled by the same warp */
     static constexpr int BYTES = O_RING + SLOTS * SLOT;
     static_assert(sizeof(im__decode_share) <= 64 && 2 * sizeof(im__decode_layer) <= O_LANES - O_LAYERS, "room");
@@ -84,7 +90,7 @@ template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int HEA
 /* Words at O_MISC. */
 enum {
     M_FACTOR = 0,
-    M_FACTOR_2 = 4,
+    M_GIVEN_UP = 4,
     M_TOKEN = 8,
     M_FETCHED = 16 /* by each fetching warp: one more than its last unit's number */
 };
@@ -107,16 +113,24 @@ template <class S> INLINE int parity_of(const block<S> &b) { return (int)turn_of
 
 template <class S> INLINE void sync_all(block<S> &) { bar_sync(BAR_ALL, WORKERS); }
 
-/* How long a thread waits. A packet that never comes ends the launch: the thread that gives up tells all others, which look from time to time. */
+/* What a thread may wait for in vain. */
+enum wait_for { WAIT_SLOT = 1, WAIT_TURN, WAIT_UNIT, WAIT_VALUES, WAIT_HINT, WAIT_GROUPS, WAIT_ROW, WAIT_PARTS, WAIT_BEST };
+
+/* How long a thread waits: two seconds. A packet that never comes ends the launch: the thread that gives up tells all others, which look after a millisecond. */
 struct patience {
-    u32 polls = 0;
+    u64 since = 0;
     /* After a vain poll: whether to give up. */
-    template <class S> __device__ __forceinline__ bool ends(const block<S> &b)
+    template <class S> __device__ __forceinline__ bool ends(const block<S> &b, wait_for what)
     {
-        pause();
-        if ((++polls & 1023) != 0) return false;
-        if (polls < 1u << 20 && load_shared_word(b.a.failed) == 0) return false;
-        *(volatile u32 *)b.a.failed = 1 + block_id();
+        const u64 now = cycles_now(), millisecond = 1 << 21; /* about */
+        const u32 given_up = b.memory + S::O_MISC + M_GIVEN_UP;
+        breathe();
+        if (lds_volatile(given_up) != 0) return true;
+        if (since == 0) since = now;
+        if (now - since < millisecond) return false;
+        if (now - since < 2000 * millisecond && load_shared_word(b.a.failed) == 0) return false;
+        *(volatile u32 *)b.a.failed = (u32)what << 16 | (1 + block_id());
+        sts_volatile(given_up, 1);
         return true;
     }
 };
@@ -135,6 +149,7 @@ template <class S> INLINE void block_begin(block<S> &b)
         gate_init(b.memory + S::O_GATES + b.me * 8, 1);
         gate_init(b.memory + S::O_GATES + (S::SLOTS + b.me) * 8, 2);
     }
+    if (b.me == 0) sts_u(b.memory + S::O_MISC + M_GIVEN_UP, 0);
     if (b.me < FETCHERS) sts_u(b.memory + S::O_MISC + M_FETCHED + b.me * 4, 0);
     gates_ready();
     bar_sync(BAR_ALL, IM__DECODE_THREADS);
@@ -217,7 +232,8 @@ template <class S> INLINE void ring_copy(const block<S> &, u32 low, u32 high, u3
     if (lane == (int)groups) copy_begin(slot + groups * (codes / 2), from + groups * codes, rest, gate);
 }
 
-/* A warp that fetches, one of FETCHERS: every unit of every token whose number has its remainder, in order. One warp alone takes about 0.3 us a unit, twice what
+/* A warp that fetches, one of FETCHERS: every unit of every token whose number has its remainder, in order. (A warp that computes takes units of one remainder in a
+ * phase.) One warp alone takes about 0.3 us a unit, twice what
  * memory does. Each lane holds one entry of the list, and another one on its way. */
 template <class S> INLINE void ring_fetch(block<S> &b)
 {
@@ -236,26 +252,29 @@ template <class S> INLINE void ring_fetch(block<S> &b)
             const u32 low = shfl((u32)now, i), high = shfl((u32)(now >> 32), i), gate = full_gate(b, slot);
             patience p;
             while (turn != 0 && !gate_passed(gate + S::SLOTS * 8, (turn - 1) & 1))
-                if (p.ends(b)) return;
-            ring_copy(b, low, high, b.memory + S::O_RING + slot * S::SLOT, gate, (int)lane);
+                if (p.ends(b, WAIT_SLOT)) return;
             if (lane == 0) sts_volatile(fetched, number + 1);
+            ring_copy(b, low, high, b.memory + S::O_RING + slot * S::SLOT, gate, (int)lane);
             slot += FETCHERS;
             if (slot >= S::SLOTS) slot -= S::SLOTS, turn++;
         }
     }
 }
 
-/* Waits for unit `u` of this phase; its address. A gate tells odd turns from even ones only, so if the unit has not been asked for, the turn before must end
- * first (earlier ones have: the units in work lie closer together than the ring is long). Nothing here polls without pausing: that would take shared memory
- * from the warps that fetch. */
+/* Waits for unit `u` of this phase; its address. A gate tells odd turns from even ones only. So first the slot must be the unit's: either `fetched` says so (it is set
+ * before the unit is asked for), or the turn before has ended, which is seen as long as the unit's own turn has not. (Earlier turns have ended: the units in work lie
+ * closer together than the ring is long.) */
 template <class S> INLINE u32 ring_unit(block<S> &b, u32 u)
 {
     const u32 n = b.used + u, turn = n / S::SLOTS, slot = n - turn * S::SLOTS, gate = full_gate(b, slot);
     patience p;
-    while ((int)(lds_volatile(b.memory + S::O_MISC + M_FETCHED + n % FETCHERS * 4) - n) <= 0 && !gate_passed(gate, (turn - 1) & 1))
-        if (p.ends(b)) break;
+    while ((int)(lds_volatile(b.memory + S::O_MISC + M_FETCHED + n % FETCHERS * 4) - n) <= 0 &&
+           !gate_is_past(gate, (turn - 1) & 1)) {
+        if (p.ends(b, WAIT_TURN)) break;
+        doze();
+    }
     while (!gate_passed(gate, turn & 1))
-        if (p.ends(b)) break;
+        if (p.ends(b, WAIT_UNIT)) break;
     return b.memory + S::O_RING + slot * S::SLOT;
 }
 
@@ -286,7 +305,7 @@ template <int N, class S> INLINE void receive(block<S> &b, const u64 *from, int 
     do {
         all = true;
         UNROLL for (int i = 0; i < N; i++) all &= got(packet_load(from + i * stride), tag, x[i]);
-    } while (!all && !p.ends(b));
+    } while (!all && !p.ends(b, WAIT_VALUES));
 }
 
 /* Hints. A block announces that its packets come soon; only when all senders have announced theirs do all threads of a reader poll for packets. A thousand
@@ -298,7 +317,7 @@ template <class S> INLINE void await_announced(block<S> &b, int part, u32 target
     patience p;
     if (b.me == WORKERS - 32)
         while ((int)(counter_load(b.a.counter + part * IM__DECODE_COUNTER_STRIDE) - target) < 0)
-            if (p.ends(b)) break;
+            if (p.ends(b, WAIT_HINT)) break;
     sync_all(b);
 }
 

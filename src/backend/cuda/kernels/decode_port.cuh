@@ -43,7 +43,7 @@ INLINE void bar_sync(int id, int threads) { asm volatile("bar.sync %0,%1;" ::"r"
 INLINE void bar_arrive(int id, int threads) { asm volatile("bar.arrive %0,%1;" ::"r"(id), "r"(threads) : "memory"); }
 INLINE void warp_sync() { __syncwarp(); }
 INLINE void fence_device() { __threadfence(); }
-INLINE void pause() {}
+INLINE void breathe() {}
 /* The warp group that fetches gives registers to the others: 640 x 96 = 61,440 at the start; 512 x 112 + 128 x 32 fit, and more would wait for ever. */
 INLINE void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 32;"); }
 INLINE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 112;"); }
@@ -133,6 +133,12 @@ INLINE u32 load_shared_word(const void *p)
 INLINE void prefetch_line(const void *p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 template <class T> INLINE T load_constant(const T *p) { return __ldg(p); }
 INLINE void store_logit(float *p, float x) { __stcs(p, x); }
+INLINE u64 cycles_now()
+{
+    u64 t;
+    asm volatile("mov.u64 %0,%%clock64;" : "=l"(t));
+    return t;
+}
 INLINE u64 clock_now() /* nanoseconds, the same on all multiprocessors */
 {
     u64 t;
@@ -229,6 +235,17 @@ INLINE bool gate_passed(u32 gate, u32 parity)
                  : "memory");
     return ok;
 }
+/* The same without waiting inside the instruction, which does not return while the gate stays in a turn of that parity. */
+INLINE bool gate_is_past(u32 gate, u32 parity)
+{
+    u32 ok;
+    asm volatile("{.reg .pred P; mbarrier.test_wait.parity.shared::cta.b64 P,[%1],%2; selp.u32 %0,1,0,P;}"
+                 : "=r"(ok)
+                 : "r"(gate), "r"(parity)
+                 : "memory");
+    return ok;
+}
+INLINE void doze() { __nanosleep(32); }
 INLINE void gate_arrive(u32 gate) { asm volatile("mbarrier.arrive.shared::cta.b64 _,[%0];" ::"r"(gate) : "memory"); }
 /* The one arrival that a turn wants, and bytes that must have come before it ends. */
 INLINE void copy_expect(u32 gate, u32 bytes)

@@ -69,7 +69,7 @@ template <int FORM, int N, class S> INLINE void receive_groups(block<S> &b, cons
             x = packet_load4(from + g);
             y = packet_load4(from + N + g);
             z = packet_load4(from + 2 * N + g);
-        } while (!(x.w == tag && y.w == tag && z.w == tag) && !p.ends(b));
+        } while (!(x.w == tag && y.w == tag && z.w == tag) && !p.ends(b, WAIT_GROUPS));
         u32 record = record_of(b, g);
         sts_u4(record, x.x, x.y, x.z, y.x);
         sts_u4(record + 16, y.y, y.z, z.x, z.y);
@@ -107,7 +107,7 @@ template <int ROWS, class S> INLINE void receive_row(block<S> &b, const uint4 *f
             p[i] = packet_load4(from + min(id + i * WORKERS, ALL - 1));
             all &= p[i].w == tag;
         }
-    } while (!all && !wait.ends(b));
+    } while (!all && !wait.ends(b, WAIT_ROW));
     UNROLL for (int i = 0; i < N; i++)
     {
         const int k = min(id + i * WORKERS, ALL - 1), number = k / PACKETS, row = (k - number * PACKETS) * 3;

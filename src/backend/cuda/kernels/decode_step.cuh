@@ -124,6 +124,10 @@ template <class S> INLINE void head_chunk(block<S> &b, u32 unit, int chunk, int 
     }
 }
 
+/* Warps that take part in a round of up to 16 tiles. A multiple of FETCHERS (the last tile is read again), so that all units of a warp come from one fetching warp,
+ * in order: else a warp could be a ring's length ahead of what another fetching warp has brought, and the gates would not tell turns apart. */
+INLINE int head_width(int tiles) { return min((int)WARPS, (tiles + FETCHERS - 1) / FETCHERS * FETCHERS); }
+
 /* A tile of the head belongs to one warp. Units come in the order chunk, tile, for 16 tiles at a time: so the warps need not wait for each other. */
 template <class S> INLINE float head_tile(block<S> &b, int unit, int stride)
 {
@@ -154,10 +158,10 @@ template <class S> INLINE void head(block<S> &b)
     candidate best = {-f32_of(0x7f800000), 0x7fffffff};
     ROLL for (int i = 0; i < tiles; i += WARPS)
     {
-        const int width = min((int)WARPS, tiles - i), row = (first + i + warp) * 32 + lane;
+        const int width = head_width(tiles - i), row = (first + i + warp) * 32 + lane;
         if (warp >= width) break;
         const float y = head_tile(b, i * S::CHUNKS + warp, width);
-        if (row >= (int)b.a.vocab) continue;
+        if (row >= (int)b.a.vocab || i + warp >= tiles) continue;
         store_logit(logits + row, y);
         if (y == y)
             prefer(best, y, row);
@@ -175,7 +179,7 @@ template <class S> INLINE void head(block<S> &b)
         packet_store4((uint4 *)b.a.best + (t & 1) * IM__DECODE_MOST_BLOCKS + block_id(), bits_of(best.logit), (u32)best.token,
                       best_tag(b.a, t), 0);
     }
-    b.used += (u32)(tiles * S::CHUNKS);
+    b.used += (u32)((tiles / WARPS * WARPS + head_width(tiles % WARPS)) * S::CHUNKS);
 }
 
 /* The token of row t: every block compares the blocks' best. */
@@ -189,7 +193,7 @@ template <class S> INLINE int next_token(block<S> &b, int t)
             patience wait;
             uint4 p;
             do p = packet_load4((const uint4 *)b.a.best + ((t - 1) & 1) * IM__DECODE_MOST_BLOCKS + i);
-            while (p.z != best_tag(b.a, t - 1) && !wait.ends(b));
+            while (p.z != best_tag(b.a, t - 1) && !wait.ends(b, WAIT_BEST));
             prefer(best, f32_of(p.x), (int)p.y);
         }
         prefer_in_warp(best);
