@@ -18,6 +18,7 @@ int status_of(im_status status, const char **code)
     case IM_ERR_BUSY: *code = "queue_full"; return 503;
     case IM_ERR_MEMORY: *code = "memory"; return 503;
     case IM_ERR_CANCELLED: *code = "stopping"; return 503;
+    case IM_ERR_DEVICE: *code = "device"; return 503;
     case IM_ERR_TIMEOUT: *code = "timeout"; return 504;
     case IM_ERR_NUMERIC: *code = "numeric"; return 500;
     default: *code = "internal"; return 500;

@@ -140,13 +140,12 @@ static im_status write_step(im__cuda *c, const im__step *step, im__cuda_shape *s
 
 /* ---- launches ---------------------------------------------------------------------------------------------------------------------- */
 
-/* A dependent kernel waits by itself for what the one before it wrote, so it may begin while that ends. */
-static im_status launch(im__cuda *c, const im__cuda_kernel *k, uint32_t x, uint32_t y, bool dependent, void **parameters,
-                        im_error *err)
+/* Each kernel waits by itself for what the one before it writes, so it may begin while that ends. */
+static im_status launch(im__cuda *c, const im__cuda_kernel *k, uint32_t x, uint32_t y, void **parameters, im_error *err)
 {
     im__cuda_launch_attribute attribute = {.id = IM__CUDA_LAUNCH_DEPENDENT, .value.flag = 1};
     im__cuda_launch l = {.grid = {x, y, 1}, .block = {k->threads, 1, 1}, .shared = k->shared, .stream = c->stream};
-    if (dependent && c->device.capability >= 90) {
+    if (c->device.capability >= 90) {
         l.attribute = &attribute;
         l.attributes = 1;
     }
@@ -157,13 +156,13 @@ static im_status launch_rows(im__cuda *c, im__cuda_stage *s, uint32_t rows, im_e
 {
     uint32_t selected = s->selected;
     void *parameters[] = {&s->rows.list, &s->rows.count, &c->step, &selected};
-    return launch(c, &c->rows_kernel, rows, im__rows_parts(s->rows.same, s->rows.count, rows), true, parameters, err);
+    return launch(c, &c->rows_kernel, rows, im__rows_parts(s->rows.same, s->rows.count, rows), parameters, err);
 }
 
 static im_status launch_select(im__cuda *c, im__cuda_stage *s, im_error *err)
 {
     void *parameters[] = {&s->select.value, &s->select.value, &s->select.width, &c->step};
-    return launch(c, &c->select_kernel, im__select_blocks(s->select.width), 1, true, parameters, err);
+    return launch(c, &c->select_kernel, im__select_blocks(s->select.width), 1, parameters, err);
 }
 
 static im_status launch_few(im__cuda *c, const im__cuda_matmul_stage *s, uint32_t rows, im_error *err)
@@ -173,24 +172,14 @@ static im_status launch_few(im__cuda *c, const im__cuda_matmul_stage *s, uint32_
     im__few_launch l = im__matmul_few_plan(&products, rows, &device);
     im__cuda_kernel k = {c->few[s->form].function, l.threads, l.shared};
     void *parameters[] = {&products};
-    return launch(c, &k, products.first_block[products.count], 1, true, parameters, err);
+    return launch(c, &k, products.first_block[products.count], 1, parameters, err);
 }
 
-/* The smallest tile that takes all rows at once, else the largest; those of warp groups before others. */
 static int many_shape(const im__cuda *c, const im__cuda_matmul_stage *s, uint32_t rows)
 {
-    uint32_t best_rows = 0, vectors = s->wide ? 2 * rows : rows;
-    int best = 0;
-    for (int i = IM__MANY_ALL_SHAPES - 1; i >= 0; i--) {
-        if (c->many[s->form][i].function == NULL) continue;
-        uint32_t tile = im__many_launch_of(s->form, i).rows;
-        bool better = best_rows == 0 || (best_rows < vectors ? tile > best_rows : tile >= vectors && tile < best_rows);
-        if (!better) continue;
-        if (i < IM__MANY_SHAPE_COUNT && best >= IM__MANY_SHAPE_COUNT) break;
-        best = i;
-        best_rows = tile;
-    }
-    return best;
+    bool usable[IM__MANY_ALL_SHAPES];
+    for (int i = 0; i < IM__MANY_ALL_SHAPES; i++) usable[i] = c->many[s->form][i].function != NULL;
+    return im__many_choose(usable, &s->products, rows, c->device.processors);
 }
 
 static im_status launch_many(im__cuda *c, const im__cuda_matmul_stage *s, uint32_t rows, im_error *err)
@@ -201,7 +190,7 @@ static im_status launch_many(im__cuda *c, const im__cuda_matmul_stage *s, uint32
     for (uint32_t i = 0; i < products.count; i++)
         products.first_block[i + 1] = products.first_block[i] + im__many_blocks(&l, products.product[i].w.n_out);
     void *parameters[] = {&products};
-    return launch(c, &c->many[s->form][shape], products.first_block[products.count], im__many_row_blocks(&l, rows, s->wide), false,
+    return launch(c, &c->many[s->form][shape], products.first_block[products.count], im__many_row_blocks(&l, rows, s->wide),
                   parameters, err);
 }
 
@@ -212,7 +201,7 @@ static im_status launch_singles(im__cuda *c, im__cuda_attention_stage *s, uint32
     const im__cuda_kv *kv = &s->a.kv;
     uint32_t each = im__attention_few_heads(s->a.heads, kv->kv_heads, s->staged, rows, keys, s->a.window, c->device.processors);
     uint32_t blocks = im__cuda_few_blocks(c, kv->head_dim, each, s->staged);
-    return launch(c, &s->few[each - 1], blocks, 1, false, parameters, err);
+    return launch(c, &s->few[each - 1], blocks, 1, parameters, err);
 }
 
 static im_status launch_attention(im__cuda *c, im__cuda_attention_stage *s, const im__cuda_shape *shape, im_error *err)
@@ -227,7 +216,7 @@ static im_status launch_attention(im__cuda *c, im__cuda_attention_stage *s, cons
     uint32_t way =
         im__attention_many_way(tiles, shape->keys, s->a.window, s->a.heads, kv->kv_heads, kv->head_dim, c->device.processors);
     uint32_t blocks = im__attention_many_blocks(tiles, s->a.heads, kv->kv_heads, kv->head_dim, s->queries[way]);
-    return launch(c, &s->many[way], blocks, 1, false, parameters, err);
+    return launch(c, &s->many[way], blocks, 1, parameters, err);
 }
 
 static im_status launch_stage(im__cuda *c, im__cuda_stage *s, const im__cuda_shape *shape, im_error *err)
@@ -252,7 +241,7 @@ static im_status launch_argmax(im__cuda *c, const im__cuda_shape *shape, im_erro
         im__cuda_ptr logits = c->value[c->p->logits] + (uint64_t)first * vocab * sizeof(float),
                      out = c->answer + offsetof(im__cuda_answer, choice) + first * sizeof(int32_t);
         void *parameters[] = {&logits, &vocab, &rows, &out};
-        IM__TRY(launch(c, &c->argmax_kernel, im__argmax_blocks(vocab), rows, true, parameters, err));
+        IM__TRY(launch(c, &c->argmax_kernel, im__argmax_blocks(vocab), rows, parameters, err));
     }
     return IM_OK;
 }
@@ -357,16 +346,6 @@ static im_status work(im__cuda *c, const im__step *step, const im__cuda_shape *s
     return im__cuda_try(c->d, c->d->stream_wait(c->stream), "computing a step", err);
 }
 
-static im_status work_on_single(im__cuda *c, const im__step *step, im_error *err)
-{
-    const im__cuda_shape shape = {.selected = 1, .choose = step->choice != NULL};
-    IM__TRY(im__cuda_decoder_launch(c->decoder, step, 1, err));
-    IM__TRY(ask_for_answers(c, step, &shape, err));
-    im__cuda_decoder_prepare(c->decoder);
-    IM__CUDA_TRY(c, stream_wait(c->stream), "computing a step");
-    return im__cuda_decoder_check(c->decoder, err);
-}
-
 static im_status work_on_any(im__cuda *c, const im__step *step, im_error *err)
 {
     im__cuda_shape shape;
@@ -384,6 +363,26 @@ static im_status give_up(im__cuda *c, im_status status, im_error *err)
     atomic_store(&c->failed, true);
     if (err != NULL) err->status = IM_ERR_DEVICE;
     return IM_ERR_DEVICE;
+}
+
+static im_status launch_single(im__cuda *c, const im__step *step, im_error *err)
+{
+    const im__cuda_shape shape = {.selected = 1, .choose = step->choice != NULL};
+    IM__TRY(im__cuda_decoder_launch(c->decoder, step, 1, err));
+    IM__TRY(ask_for_answers(c, step, &shape, err));
+    im__cuda_decoder_prepare(c->decoder);
+    return im__cuda_try(c->d, c->d->stream_wait(c->stream), "computing a step", err);
+}
+
+/* A decoder whose blocks have lost each other has left the device in order: launches do its row again, and all that follow. */
+static im_status work_on_single(im__cuda *c, const im__step *step, im_error *err)
+{
+    im_error why;
+    IM__TRY(launch_single(c, step, err));
+    if (im__cuda_decoder_check(c->decoder, &why) == IM_OK) return IM_OK;
+    im__cuda_decoder_close(c->decoder);
+    c->decoder = NULL;
+    return work_on_any(c, step, err);
 }
 
 static size_t count_wanted(const im__step *step)
