@@ -296,11 +296,11 @@ template <int FORM> __device__ __forceinline__ void matmul_few(const im__cuda_pr
 {
     typedef im__form<FORM> F;
     IM__DYNAMIC(uint8_t, memory);
-    im__next_kernel_start();
     job j = job_of(all);
     stream s;
     s.slot = memory + j.warp * (DEPTH * j.p->w.unit_bytes);
     ask_for_first(j, s);
+    im__next_kernel_start();
     uint8_t *acts = memory + j.warps * (DEPTH * j.p->w.unit_bytes);
     uint32_t vectors = (all.selected ? all.step->selected : all.step->rows) * (j.p->wide ? 2 : 1);
     im__earlier_kernels_wait();

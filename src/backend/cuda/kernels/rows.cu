@@ -393,16 +393,23 @@ __device__ __forceinline__ void load_list(shared_rows &s, const im__cuda_action 
 
 } // namespace
 
-extern "C" __global__ void __launch_bounds__(IM__ROWS_THREADS)
+/* Blocks that a multiprocessor holds at a time: many rows want many threads. */
+#if __CUDA_ARCH__ >= 800
+#define IM__ROWS_HELD 3
+#else
+#define IM__ROWS_HELD 2
+#endif
+
+extern "C" __global__ void __launch_bounds__(IM__ROWS_THREADS, IM__ROWS_HELD)
     im_rows(const im__cuda_action *list, uint32_t count, const im__cuda_step *step, uint32_t selected)
 {
     IM__SHARED(shared_rows, s);
-    im__next_kernel_start();
     uint32_t r = blockIdx.x, rows = selected ? step->selected : step->rows, part = min(count, (uint32_t)LISTED);
     walk w = {&s, step, r, 0, NULL, NULL, 0, blockIdx.y, gridDim.y};
     load_list(s, list, part);
     if (r < rows) w.origin = selected ? step->source[r] : r;
     __syncthreads();
+    im__next_kernel_start();
     im__earlier_kernels_wait();
     if (r >= rows) return;
     for (uint32_t done = 0; done < count; done += LISTED) {
