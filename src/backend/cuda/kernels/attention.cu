@@ -475,10 +475,28 @@ IM__DEVICE void factors(float start, float m, float *largest, float *alpha, floa
     *beta = im__exp(m - sofar);
 }
 
+/* As many of the states to merge are loaded together as registers allow. */
+template <int G> static constexpr uint32_t at_once = G == 4 ? 2 : G == 3 ? 4 : 16 / G;
+
+template <int G> IM__DEVICE void load_values(const few &f, float2 (&o)[at_once<G>][G], uint32_t at, uint32_t from, uint32_t n)
+{
+    bool mine = threadIdx.x * 2 < f.head_dim;
+#pragma unroll
+    for (uint32_t i = 0; i < at_once<G>; i++) {
+        uint32_t k = from + i < n ? from + i : 0;
+        const float *state = f.scratch + __shfl_sync(0xffffffff, at, (int)k) + threadIdx.x * 2;
+#pragma unroll
+        for (int g = 0; g < G; g++)
+            if (mine) o[i][g] = im__load_others(state + g * f.head_dim);
+    }
+}
+
 /* Merges n <= 32 states behind `into`, in order. In each warp, lane k knows where in the scratch state k is. */
 template <int G> static __device__ void merge_stored(const few &f, state<G> *into, uint32_t at, uint32_t n)
 {
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    float2 o[at_once<G>][G];
+    load_values(f, o, at, 0, n);
     __syncthreads();
 #pragma unroll
     for (int g = 0; g < G; g++) {
@@ -491,18 +509,19 @@ template <int G> static __device__ void merge_stored(const few &f, state<G> *int
         *(float4 *)(f.sums + (g * 32 + lane) * 4) = x;
     }
     __syncthreads();
-    bool mine = threadIdx.x * 2 < f.head_dim;
-#pragma unroll 4
-    for (uint32_t k = 0; k < n; k++) {
-        const float *from = f.scratch + __shfl_sync(0xffffffff, at, k);
+    for (uint32_t from = 0; from < n; from += at_once<G>) {
+        if (from > 0) load_values(f, o, at, from, n);
 #pragma unroll
-        for (int g = 0; g < G; g++) {
-            float4 x = *(const float4 *)(f.sums + (g * 32 + k) * 4);
-            float2 o = mine ? im__load_others(from + g * f.head_dim + threadIdx.x * 2) : make_float2(0.0f, 0.0f);
-            into->m[g] = x.x;
-            into->l[g] = im__fma(into->l[g], x.y, x.w * x.z);
-            into->o[g].x = im__fma(into->o[g].x, x.y, o.x * x.z);
-            into->o[g].y = im__fma(into->o[g].y, x.y, o.y * x.z);
+        for (uint32_t i = 0; i < at_once<G>; i++) {
+            if (from + i >= n) break;
+#pragma unroll
+            for (int g = 0; g < G; g++) {
+                float4 x = *(const float4 *)(f.sums + (g * 32 + from + i) * 4);
+                into->m[g] = x.x;
+                into->l[g] = im__fma(into->l[g], x.y, x.w * x.z);
+                into->o[g].x = im__fma(into->o[g].x, x.y, o[i][g].x * x.z);
+                into->o[g].y = im__fma(into->o[g].y, x.y, o[i][g].y * x.z);
+            }
         }
     }
 }
