@@ -85,6 +85,16 @@ static int read_sizes(settings *s)
     return code;
 }
 
+/* They stand in answers and metrics. */
+static bool is_name(const char *name)
+{
+    json_t *text = strlen(name) > 200 ? NULL : json_string(name); /* NULL also when it is no UTF-8 */
+    bool good = text != NULL && name[0] != 0;
+    for (const char *c = name; *c != 0; c++) good = good && (unsigned char)*c >= ' ' && *c != 127;
+    json_decref(text);
+    return good;
+}
+
 static int check(const settings *s)
 {
     const serve_options *o = &s->o;
@@ -96,6 +106,9 @@ static int check(const settings *s)
     if ((o->tls_cert == NULL) != (o->tls_key == NULL)) return args_wrong(&about, "--tls-cert and --tls-key come together");
     if (!keys && o->unix_path == NULL && !serve_is_loopback(o->host))
         return args_wrong(&about, "--host %s can be reached by others: --api-key-env or --api-key-file is needed", o->host);
+    for (size_t i = 0; i < s->aliases.count; i++)
+        if (!is_name(s->aliases.item[i]))
+            return args_wrong(&about, "--alias: a name has 1 to 200 bytes of UTF-8, none of them a control character");
     if (o->engine.cache_disk > 0 && o->engine.cache_dir == NULL) return args_wrong(&about, "--cache-disk needs --cache-dir");
     return -1;
 }

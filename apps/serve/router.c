@@ -67,13 +67,38 @@ static json_t *model_object(const server *s)
                      "owned_by", "ironmule", "ironmule", ours);
 }
 
+static int hex(char c)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *at = c == 0 ? NULL : strchr(digits, c);
+    return at == NULL ? -1 : (int)(at - digits) % 16;
+}
+
+/* Names may hold slashes, which some clients escape. */
+static bool is_escaped(const char *escaped, const char *name)
+{
+    for (; *escaped != 0 && *name != 0; name++) {
+        int high = escaped[0] == '%' ? hex(escaped[1]) : -1, low = high < 0 ? -1 : hex(escaped[2]);
+        if ((low < 0 ? escaped[0] : (char)(high * 16 + low)) != *name) return false;
+        escaped += low < 0 ? 1 : 3;
+    }
+    return *escaped == *name;
+}
+
+static bool is_served(const server *s, const char *escaped)
+{
+    bool found = is_escaped(escaped, s->model_id);
+    for (size_t i = 0; i < s->o->aliases.count; i++) found = found || is_escaped(escaped, s->o->aliases.item[i]);
+    return found;
+}
+
 static void get_models(conn *c)
 {
     static const char one[] = "/v1/models/";
     const char *path = c->parser.request.path;
     if (strncmp(path, one, sizeof one - 1) != 0) {
         answer_json(c, 200, json_pack("{s:s, s:[o]}", "object", "list", "data", model_object(c->s)));
-    } else if (strcmp(path + sizeof one - 1, c->s->model_id) == 0) {
+    } else if (is_served(c->s, path + sizeof one - 1)) {
         answer_json(c, 200, model_object(c->s));
     } else {
         conn_refuse(c, 404, "this model is not served here; see /v1/models", "model", "model_not_found");

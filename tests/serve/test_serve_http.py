@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 as RFC 9110 and 9112 have it: Expect, keep-alive, pipelining, odd spellings, and everything that two readers might understand differently."""
 import json
+import os
 import socket
 import time
 from contextlib import closing
 
-from server import CHAT, Server, SLOWER, check, drain, statuses, verdict
+from server import CHAT, Server, SLOWER, TINY, check, drain, statuses, verdict
+from program import run
 
 BODY = json.dumps({'messages': [{'role': 'user', 'content': 'Hi'}], 'max_tokens': 2}).encode()
 HOST = b'Host: localhost\r\n'
@@ -145,7 +147,20 @@ def refusals(s):
     check(s.get('/health').status == 200, 'the server lives')
 
 
+def names():
+    with Server('--alias', 'org/first model', '--alias', 'zweit-\u00fc', '--alias', 'a"b\\\\c') as s:
+        for name, status in {'org%2Ffirst%20model': 200, 'org/first%20model': 200, 'zweit-%C3%bc': 200, 'zweit-%C3%BC': 200, 'a%22b%5c%5Cc': 200, 'org': 404,
+                             'org%2Ffirst%20model%00': 404, 'org%2Ffirst%20mode%6': 404, 'arch-tiny': 404, 'zweit-': 404, '%': 404}.items():
+            a = s.get('/v1/models/' + name)
+            check(a.status == status and (status != 200 or a.json()['id'] == 'org/first model'), f'the model {name}: {a}')
+        check('model="org/first model"' in s.get('/metrics').body.decode(), 'the first name stands in the metrics')
+    for bad in ('', 'a\nb', os.fsdecode(b'\xff'), 'x' * 201):
+        done = run('serve', TINY, '--dry-run', '--alias', bad)
+        check(done.returncode == 2 and b'--alias' in done.stderr, f'no name: {bad[:10]!r} {done.stderr}')
+
+
 def main():
+    names()
     with Server() as s:
         expectations(s)
         sequences(s)
