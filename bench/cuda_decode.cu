@@ -345,7 +345,7 @@ static double weight_bytes(const decode_rig &r)
 {
     double bytes = 0;
     std::vector<uint64_t> unit(r.plan.unit, r.plan.unit + r.plan.units);
-    for (uint64_t u : unit) bytes += (double)(u >> 48) * 16;
+    for (uint64_t u : unit) bytes += (double)(u >> 48 & 1023) * ((u & IM__DECODE_PIECE) != 0 ? 8 : 16);
     return bytes;
 }
 
