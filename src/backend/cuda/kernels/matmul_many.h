@@ -269,7 +269,7 @@ typedef struct im__many_pace {
 /* Estimated nanoseconds of a launch: every multiprocessor takes equally many blocks. p: products with w and wide filled in. */
 static inline uint64_t im__many_cost(int s, const im__cuda_products *p, uint32_t rows, uint32_t processors)
 {
-    static const im__many_pace paces[IM__MANY_ALL_SHAPES] = {{1850, 5, 600},  {2500, 1, 2500}, {3400, 1, 3400},
+    static const im__many_pace paces[IM__MANY_ALL_SHAPES] = {{1850, 5, 700},  {2500, 1, 2500}, {3400, 1, 3400},
                                                              {4100, 1, 4100}, {6000, 1, 6000}, {2380, 1, 2380},
                                                              {3170, 1, 3170}, {3900, 1, 3900}, {3780, 1, 3780}};
     const im__many_launch l = im__many_launch_of(p->product[0].w.form, s);
