@@ -12,6 +12,7 @@
 
 #define PAGE 64
 #define SENTINEL 0x7fc0beefu
+#define TILE_PAYS 4 /* far fewer rows than the host makes tiles of: small cases, too, have tiles */
 
 static uint64_t next(uint64_t *state)
 {
@@ -156,7 +157,7 @@ static void make_tiles(attention_case *c)
     for (uint32_t r = 0; r < c->used;) {
         uint32_t s = sequence_of(c, source[r]), end = r;
         while (end < c->used && sequence_of(c, source[end]) == s) end++;
-        if (!c->tiles || end - r < IM__ATTENTION_TILE_PAYS) {
+        if (!c->tiles || end - r < TILE_PAYS) {
             while (r < end) single[c->count_singles++] = r++;
         }
         for (; r < end; r += most) tile[c->count_tiles++] = (im__cuda_tile){r, r + most < end ? r + most : end};

@@ -289,7 +289,7 @@ static attention_case timed_case(uint32_t heads, uint32_t kv_heads, uint32_t hea
     c.sequences = sequences;
     for (uint32_t s = 0; s < sequences; s++) c.begin[s] = depth, c.rows[s] = rows;
     c.cheap = 1;
-    c.tiles = rows >= IM__ATTENTION_TILE_PAYS;
+    c.tiles = rows > 1;
     uint64_t layer = (uint64_t)sequences * (depth + rows) * kv_heads * head_dim * 4;
     c.layers = (uint32_t)(400000000 / layer) < 1                ? 1
                : (uint32_t)(400000000 / layer) > LAYERS_A_GRAPH ? LAYERS_A_GRAPH

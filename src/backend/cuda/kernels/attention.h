@@ -27,7 +27,7 @@
 enum {
     IM__ATTENTION_PAGE = 64,          /* keys of a page and of a block */
     IM__ATTENTION_SPAN = 16,          /* blocks of a span */
-    IM__ATTENTION_TILE_PAYS = 4,      /* fewer neighbouring rows are singles */
+    IM__ATTENTION_TILE_PAYS = 64,     /* fewer neighbouring rows are singles */
     IM__ATTENTION_FEW_HEADS = 4,      /* query heads of a KV head that a block of im_attention_few takes at most */
     IM__ATTENTION_COUNTERS = 1 << 17, /* words at the beginning of the scratch */
     IM__ATTENTION_SPLIT_ROWS = 128,   /* with more rows, none is split over several blocks of the grid */
