@@ -7,17 +7,29 @@
 #define PART 0.15     /* of the budget is for prompts in any case */
 #define FORGOTTEN 100 /* steps with prompt rows after which a size has to be tried again */
 
-/* Of what is there; 0 without any. */
-static double median(const im__pace_samples *s)
+/* Of the latest `most`, as far as they are there; 0 without any. */
+static double median_of(const im__pace_samples *s, size_t most)
 {
     double sorted[IM__PACE_SAMPLES];
-    size_t n = s->count < IM__PACE_SAMPLES ? s->count : IM__PACE_SAMPLES;
+    size_t n = s->count < most ? s->count : most;
     for (size_t i = 0; i < n; i++) {
+        double ms = s->ms[(s->count - 1 - i) % IM__PACE_SAMPLES];
         size_t at = i;
-        for (; at > 0 && sorted[at - 1] > s->ms[i]; at--) sorted[at] = sorted[at - 1];
-        sorted[at] = s->ms[i];
+        for (; at > 0 && sorted[at - 1] > ms; at--) sorted[at] = sorted[at - 1];
+        sorted[at] = ms;
     }
     return n == 0 ? 0 : sorted[n / 2];
+}
+
+static double median(const im__pace_samples *s) { return median_of(s, IM__PACE_SAMPLES); }
+
+/* Rows cost more the deeper in their prompt they stand. The median of all samples is two steps behind, that of the latest three one step; the next step is two
+ * further on. */
+static double expected(const im__pace_samples *s)
+{
+    double all = median(s), late = median_of(s, 3);
+    bool rises = s->count >= IM__PACE_SAMPLES && late > all;
+    return rises ? late + 2 * (late - all) : all;
 }
 
 static void note(im__pace_samples *s, double ms, size_t now)
@@ -67,7 +79,7 @@ size_t im__pace_rows(const im__pace *p, double budget_ms)
     for (size_t i = 0; i < IM__PACE_SIZES; i++) {
         if (!known(p, i)) continue;
         any = true;
-        if (median(&p->row[i]) > row) row = median(&p->row[i]);
+        if (expected(&p->row[i]) > row) row = expected(&p->row[i]);
         double fit = fitting(p, i, left, row);
         if (fit > rows) rows = fit; /* of fewer rows one costs no more: so many fit in any case */
         if (fit < (double)((size_t)IM__PACE_TILE << i)) break;

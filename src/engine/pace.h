@@ -4,7 +4,7 @@
  *
  * The time of a step grows with its prompt rows, slowly at first, where reading the weights takes longest, then in proportion. So what a row costs beyond a step
  * without any is kept for sizes of 16, 32, 64 ... rows apart; a size costs a row at least what a smaller one does. Medians, so that a step which something else on the
- * machine delayed counts for nothing. What has not been seen for a while is forgotten.
+ * machine delayed counts for nothing; a cost that rises from step to step, as it does with the depth of a prompt, is carried forward. What has not been seen for a while is forgotten.
  */
 #ifndef IRONMULE_ENGINE_PACE_H
 #define IRONMULE_ENGINE_PACE_H

@@ -63,6 +63,30 @@ static void steps_stay_within_the_budget(void **state)
         }
 }
 
+/* Attention: a row costs twice as much at the end of a prompt of 1800 as at its begin. Prompts follow on each other. */
+static void the_depth_of_a_prompt(void **state)
+{
+    (void)state;
+    for (double jitter = 0; jitter < 0.1; jitter += 0.04) {
+        im__pace p = {0};
+        double worst = 0;
+        size_t steps = 0;
+        for (int i = 0; i < 10; i++) im__pace_note(&p, 4, 0, 8);
+        for (int prompt = 0; prompt < 50; prompt++)
+            for (size_t at = 0; at < 1800;) {
+                size_t rows = im__pace_rows(&p, 200), left = 1800 - at;
+                if (rows > left) rows = left;
+                double ms = (8 + 0.6 * (1 + (double)at / 1800) * (double)rows) * (1 + jitter * noise());
+                if (prompt > 0 && ms > worst) worst = ms;
+                im__pace_note(&p, 4, rows, ms);
+                at += rows;
+                steps++;
+            }
+        if (worst > 190) fail_msg("jitter %g: %g of 200 ms", jitter, worst);
+        if (steps > 50 * 18) fail_msg("jitter %g: %zu steps for 50 prompts", jitter, steps);
+    }
+}
+
 static void a_budget_that_cannot_be(void **state)
 {
     (void)state;
@@ -106,9 +130,8 @@ static void a_slower_machine_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_stay_within_the_budget),
-        cmocka_unit_test(a_budget_that_cannot_be),
-        cmocka_unit_test(a_prompt_read_alone_is_enough),
+        cmocka_unit_test(steps_stay_within_the_budget), cmocka_unit_test(the_depth_of_a_prompt),
+        cmocka_unit_test(a_budget_that_cannot_be),      cmocka_unit_test(a_prompt_read_alone_is_enough),
         cmocka_unit_test(a_slower_machine_is_noticed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
