@@ -5,7 +5,7 @@
 """
 import sys
 
-from server import COMPLETIONS, GEMMA3, Answer, Server, check, joined, need_model, verdict
+from server import CHAT, COMPLETIONS, GEMMA3, Answer, Server, check, joined, need_model, verdict
 
 
 def walk(s, tokens, **more):
@@ -24,8 +24,25 @@ def pieces(s, ids):
     return s.post('/detokenize', {'tokens': ids}).json()['text']
 
 
+def raw_bytes(s, seed):
+    """The log-probabilities carry the bytes of each token as they are, in a stream too."""
+    body = {'messages': [{'role': 'user', 'content': 'Hi'}], 'max_tokens': 1 + seed % 25, 'ignore_eos': True, 'temperature': 1.7, 'seed': seed, 'logprobs': True,
+            'ironmule': {'token_ids': True}}
+    a = s.post(CHAT, body).json()
+    whole = [x['bytes'] or [] for x in a['choices'][0]['logprobs']['content']]
+    ids = a['ironmule']['token_ids']
+    check(len(whole) == len(ids), f'seed {seed}: {len(whole)} entries for {len(ids)} tokens')
+    for token, found in zip(ids, whole):
+        good = found == [token - 3] if 3 <= token < 259 else bytes(found).decode('utf-8')
+        check(good or found == [], f'seed {seed}: token {token} is {found}')
+    pieces = [(e['choices'][0]['logprobs'] or {'content': []})['content'] for e in s.events(CHAT, body)[:-1]]
+    check([x['bytes'] or [] for piece in pieces for x in piece] == whole, f'seed {seed}: the same bytes in a stream: {pieces}')
+    return sum(3 <= token < 259 for token in ids)
+
+
 def tiny():
     with Server() as s:
+        check(sum(raw_bytes(s, seed) for seed in range(40)) > 50, 'there are bytes')
         # Only byte tokens are admitted, so that nearly every character is broken somewhere: lengths and seeds without end.
         broken = whole = 0
         for seed in range(40):
