@@ -175,7 +175,7 @@ static void read_program(reader *r)
     r->form = form;
     require(r, r->at == r->p->op_count, "something follows its logits");
     require(r, r->why != NULL || form_of(r->p->matrix[r->m->embed].w.dtype) >= 0, "its embedding is of a type without a kernel");
-    r->form = form | head_form << 8;
+    r->form = form | head_form * 256; /* either may be -1 where `why` is set */
 }
 
 /* ---- finding the kernel ------------------------------------------------------------------------------------------------------------------- */

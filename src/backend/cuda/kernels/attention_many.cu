@@ -120,14 +120,14 @@ template <int HEAD, int QUERIES> IM__DEVICE void widen(memory<HEAD, QUERIES> *s,
     }
 }
 
-/* A thread's N keys or elements: of the widened page, or as stored. */
-template <class S, int N> IM__DEVICE void load_part(float *to, const float *wide, const im__half_bits *stored)
+/* A thread's N keys or elements from `at` on: of the widened page, or as stored. */
+template <class S, int N> IM__DEVICE void load_part(float *to, const float *wide, const im__half_bits *stored, uint32_t at)
 {
     if constexpr (S::wide) {
-        load_floats<4>(to, wide);
-        load_floats<4>(to + 4, wide + 32);
+        load_floats<4>(to, wide + at);
+        load_floats<4>(to + 4, wide + at + 32);
     } else {
-        load_halves<N>(to, stored);
+        load_halves<N>(to, stored + at);
     }
 }
 
@@ -253,7 +253,7 @@ template <int HEAD, int QUERIES> IM__DEVICE void scores(memory<HEAD, QUERIES> *s
         for (int d = 0; d < n; d++) {
             float x[tq], k[tk];
             load_floats<tq>(x, from_q + d * QUERIES);
-            load_part<S, tk>(k, s->sums + from_k + d * PAGE, s->keys + from_k + d * PAGE);
+            load_part<S, tk>(k, s->sums, s->keys, from_k + d * PAGE);
 #pragma unroll
             for (int b = 0; b < tq; b++)
 #pragma unroll
@@ -377,7 +377,7 @@ IM__DEVICE void values(const memory<HEAD, QUERIES> *s, uint32_t q, uint32_t d,
     for (int j = 0; j < PAGE; j++) {
         float w[S::tq], v[S::td];
         load_floats<S::tq>(w, s->weights + j * S::weights_stride + q);
-        load_part<S, S::td>(v, s->sums + j * HEAD + d, s->values + j * HEAD + d);
+        load_part<S, S::td>(v, s->sums, s->values, j * HEAD + d);
 #pragma unroll
         for (int b = 0; b < S::tq; b++) {
             if (LEAVE_OUT && im__bits(w[b]) == 0x80000000) continue;
