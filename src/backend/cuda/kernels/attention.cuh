@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the attention kernels share: widening what the cache stores, asynchronous copies, and which keys a row sees.
+ * What the attention kernels share: widening what the cache stores, bulk copies, and which keys a row sees.
  */
 #ifndef IRONMULE_CUDA_ATTENTION_CUH
 #define IRONMULE_CUDA_ATTENTION_CUH
 
 #include "backend/cuda/kernels/attention.h"
+#include "backend/cuda/kernels/copy.cuh"
 #include "backend/cuda/kernels/num.cuh"
 
-/* ---- copies into shared memory that go on beside other work (compute capability 8.0; elsewhere at once) ---- */
-
-IM__DEVICE void im__copy_16(void *to, const void *from)
-{
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from) : "memory");
-#else
-    *(uint4 *)to = *(const uint4 *)from;
-#endif
-}
-IM__DEVICE void im__copy_commit(void)
-{
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int N> IM__DEVICE void im__copy_wait(void)
-{
-#if defined(__CUDACC__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-#endif
-}
+/* ---- bulk copies ---- */
 
 /* Compute capability 9.0: one thread asks for a piece of memory, and a gate (8 bytes of shared memory, as an address in it) opens when all its bytes have come. */
 #if defined(__CUDACC__) && __CUDA_ARCH__ >= 900
