@@ -12,6 +12,7 @@ import time
 from program import GEMMA3, SMOLLM2, answer, check, command, need_model, verdict
 
 FIRST_TOKEN, MEMORY, TRIES = 0.5, 100e6, 5
+SECONDS = 3  # in the first the end of the answer may still be at work: threads that have just stopped computing spin a little before they sleep
 
 
 def first_token(path):
@@ -51,6 +52,12 @@ def processor_time(pid):
     return int(fields[11]) + int(fields[12])
 
 
+def used_in_a_second(pid):
+    used = processor_time(pid)
+    time.sleep(1)
+    return processor_time(pid) - used
+
+
 def memory(path):
     """What a conversation holds that has answered once and waits for the next line, and what was planned."""
     plan = answer('info', path, '--context', 512)['memory']
@@ -64,9 +71,8 @@ def memory(path):
         while (line := process.stderr.readline()) and b'last answer' not in line:
             pass
         check(line, 'no answer')
-        held, used = resident(process.pid), processor_time(process.pid)
-        time.sleep(1)
-        check(processor_time(process.pid) - used <= 1, 'a conversation that waits uses the processor')
+        held = resident(process.pid)
+        check(min(used_in_a_second(process.pid) for _ in range(SECONDS)) <= 1, 'a conversation that waits uses the processor')
         process.stdin.close()
         process.stderr.read()
         check(process.wait() == 0, 'chat failed')
