@@ -173,6 +173,7 @@ static int report(const im_engine *e, const output *out, const int32_t *prompt, 
                             "prompt_ids", id_list(prompt, r->prompt_tokens), "ids", id_list(r->ids, r->count), "text",
                             json_text(r->text, r->text_len), "stop_reason", stop_name(r->stop_reason), "logits_hash",
                             json_hex64(r->logits_hash), "usage", usage, "timings", timings(e, r));
+    json_object_set_new(doc, "device", json_string(info.device));
     json_object_set_new(doc, "cpu_level", json_string(info.cpu_level));
     json_object_set_new(doc, "threads", json_integer(info.threads));
     if (info.clamped > 0) json_object_set_new(doc, "cache_values_clamped", json_integer((json_int_t)info.clamped));

@@ -27,7 +27,7 @@ static const arg_command about = {
 
 typedef struct settings {
     serve_options o;
-    const char *template_file, *mode, *cpu, *device, *log_format, *log_level;
+    const char *template_file, *mode, *cpu, *device, *device_fallback, *log_format, *log_level;
     const char *cache_ram, *cache_disk, *kv_tokens, *max_body;
     int64_t port, threads, context, chunk, parallel, queue, connections, max_tokens, choices;
     arg_list aliases, origins, hosts;
@@ -128,6 +128,7 @@ static void take_over(settings *s)
     o->engine.max_step_ms = s->max_step_ms;
     o->engine.cpu_level = s->cpu;
     o->engine.device = s->device;
+    o->engine.device_fallback = s->device_fallback;
     if (o->engine.cache_dir != NULL && o->engine.cache_disk == 0) o->engine.cache_disk = (uint64_t)4 << 30;
     o->log_json = strcmp(s->log_format, "json") == 0;
     o->log_debug = strcmp(s->log_level, "debug") == 0;
@@ -275,6 +276,8 @@ int cmd_serve(int argc, char **argv)
         {"chunk", 0, ARG_INT, &s.chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},
         {"cpu", 0, ARG_STRING, &s.cpu, "LEVEL", "kernels up to this level: c, avx2, avxvnni, avx512, amx, neon, i8mm", 0, 0},
         {"device", 0, ARG_STRING, &s.device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0},
+        {"device-fallback", 0, ARG_STRING, &s.device_fallback, "NAME",
+         "cpu: when the GPU fails, running answers go on there (default: they end with 503)", 0, 0},
         {"max-body", 0, ARG_STRING, &s.max_body, "SIZE", "largest body of a request (default 1M)", 0, 0},
         {"timeout-request", 0, ARG_NUMBER, &o->request_s, "S", "a request's deadline in seconds (0: none)", 0, 1e6},
         {"timeout-head", 0, ARG_NUMBER, &o->head_s, "S", "a request's head must arrive within (default 10)", 0.1, 1e5},

@@ -124,6 +124,12 @@ void warn_context(const char *who, const im_model *model, int64_t context)
             (long long)context);
 }
 
+/* `user`: the command's name. */
+static void warn(void *user, im_log_level level, const char *line)
+{
+    if (level == IM_LOG_WARNING) say(user, "warning: %s", line);
+}
+
 im_engine *open_engine(const char *who, im_model *model, const run_options *run, uint32_t context, uint32_t sequences,
                        bool conversation)
 {
@@ -139,6 +145,9 @@ im_engine *open_engine(const char *who, im_model *model, const run_options *run,
     o.max_sequences = sequences;
     o.cpu_level = run->cpu;
     o.device = run->device;
+    o.device_fallback = run->device_fallback;
+    o.log = warn;
+    o.log_user = (void *)(uintptr_t)who;
     o.progress = draw_load;
     o.progress_user = &bar;
     if (conversation) o.cache_ram = cache_for(model, &o);

@@ -53,7 +53,7 @@ void progress_end(progress *p);
 
 typedef struct run_options {
     int64_t threads, chunk, context;
-    const char *cpu, *device;
+    const char *cpu, *device, *device_fallback;
 } run_options;
 
 #define RUN_OPTIONS(o)                                                                                                             \
@@ -61,8 +61,9 @@ typedef struct run_options {
         {"context", 'c', ARG_INT, &(o).context, "N", "positions for prompt and answer", 2, 16777216},                              \
         {"chunk", 0, ARG_INT, &(o).chunk, "N", "prompt rows computed in one step (default 256)", 1, 4096},                         \
         {"cpu", 0, ARG_STRING, &(o).cpu, "LEVEL", "kernels up to this level: c, avx2, avxvnni, avx512, amx, neon, i8mm", 0, 0},    \
+        {"device", 0, ARG_STRING, &(o).device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0},                          \
     {                                                                                                                              \
-        "device", 0, ARG_STRING, &(o).device, "NAME", "auto, cpu, cuda or cuda:N (default auto)", 0, 0                             \
+        "device-fallback", 0, ARG_STRING, &(o).device_fallback, "NAME", "cpu: go on there when the GPU fails", 0, 0                \
     }
 
 typedef struct sampling_options {

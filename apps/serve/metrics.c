@@ -154,6 +154,9 @@ static void write_engine(struct evbuffer *out, const server *s, im_engine *engin
     write_number(out, "ironmule_requests_running", "gauge", "Answers that are being computed.", e.running);
     write_number(out, "ironmule_step_seconds", "gauge", "How long the present step has been running.", e.step_ms / 1e3);
     write_number(out, "ironmule_longest_step_seconds", "gauge", "The longest step so far.", e.longest_step_ms / 1e3);
+    write_number(out, "ironmule_device_failures_total", "counter", "1 once the GPU has failed.", e.device_failures);
+    write_number(out, "ironmule_device_fallbacks_total", "counter", "1 once the processor has taken over from a GPU.",
+                 e.device_fallbacks);
     write_pages(out, &e);
     write_cache(out, &e);
 }

@@ -23,17 +23,36 @@ static void answer_json(conn *c, int status, json_t *doc)
     free(text);
 }
 
+typedef enum device_state { DEVICE_FINE, DEVICE_REPLACED, DEVICE_LOST } device_state;
+
+static device_state state_of_device(const server *s)
+{
+    im_engine *engine = atomic_load(&s->engine);
+    im_engine_stats stats = {.device_failures = 0};
+    if (engine != NULL) im_engine_get_stats(engine, &stats);
+    return stats.device_failures == 0 ? DEVICE_FINE : stats.device_fallbacks > 0 ? DEVICE_REPLACED : DEVICE_LOST;
+}
+
 static void get_health(conn *c)
 {
+    static const char *const why[] = {[DEVICE_REPLACED] = "the GPU has failed; the processor answers in its place",
+                                      [DEVICE_LOST] = "the GPU has failed; start the server again"};
     const server *s = c->s;
-    const char *state = s->loading ? "loading" : s->stuck ? "stuck" : s->draining != 0 ? "stopping" : "ok";
-    answer_json(c, s->stuck ? 503 : 200, json_pack("{s:s}", "status", state));
+    device_state device = state_of_device(s);
+    const char *state = s->loading              ? "loading"
+                        : s->stuck              ? "stuck"
+                        : s->draining != 0      ? "stopping"
+                        : device != DEVICE_FINE ? "degraded"
+                                                : "ok";
+    json_t *doc = json_pack("{s:s}", "status", state);
+    if (device != DEVICE_FINE) json_object_set_new(doc, "reason", json_string(why[device]));
+    answer_json(c, s->stuck || device == DEVICE_LOST ? 503 : 200, doc);
 }
 
 static void get_ready(conn *c)
 {
     const server *s = c->s;
-    bool ready = !s->loading && s->draining == 0 && !s->stuck;
+    bool ready = !s->loading && s->draining == 0 && !s->stuck && state_of_device(s) != DEVICE_LOST;
     answer_json(c, ready ? 200 : 503, json_pack("{s:b}", "ready", ready));
 }
 

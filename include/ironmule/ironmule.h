@@ -197,6 +197,9 @@ typedef struct im_engine_options {
      * thread of the engine; must not call back into it. NULL: none. */
     void (*log)(void *user, im_log_level level, const char *line);
     void *log_user;
+    /* "cpu": where CUDA cannot serve, the processor does, also when the device fails later: requests begin again from the tokens that they have, with the same bits.
+     * NULL: requests that meet a failed device end with IM_ERR_DEVICE, and so do all that follow. */
+    const char *device_fallback;
 } im_engine_options;
 IM_API void im_engine_options_init(im_engine_options *o, size_t size);
 #define im_engine_options_defaults(o) im_engine_options_init((o), sizeof *(o))
@@ -229,9 +232,9 @@ typedef struct im_engine_info {
     uint64_t clamped; /* cache values that exceeded binary16 and were clamped */
     const char
         *fingerprint; /* identity of what computes: model, build, numerics version and plan, as "im-" and 16 hexadecimal digits */
-    const char *note; /* with "auto" on the processor: why there is no GPU; else "" */
+    const char *note; /* on the processor, though a GPU comes first: why; else "" */
 } im_engine_info;
-/* Strings live as long as the engine. */
+/* Strings live as long as the engine, also those from before a fall to the processor. */
 IM_API void im_engine_get_info(const im_engine *engine, im_engine_info *info);
 
 /* Why a request found less of its prompt in the cache than it might have. */
@@ -256,6 +259,7 @@ typedef struct im_engine_stats {
     uint64_t kv_pages, kv_pages_running, kv_pages_cached; /* of 64 positions; all, held by running requests, kept for later ones */
     double step_ms;                                       /* how long the present step has been running; 0: none is */
     double longest_step_ms;
+    uint32_t device_failures, device_fallbacks; /* 1: the GPU has failed; 1: and the processor has taken over */
 } im_engine_stats;
 IM_API void im_engine_get_stats(im_engine *engine, im_engine_stats *stats);
 

@@ -9,15 +9,18 @@
 #include <stdio.h>
 #include <string.h>
 
-im_status im__device_parse(const char *name, im__device_choice *out, im_error *err)
+im_status im__device_parse(const char *name, const char *fallback, im__device_choice *out, im_error *err)
 {
     unsigned ordinal = 0;
     int used = 0;
+    if (fallback != NULL && strcmp(fallback, "cpu") != 0)
+        return im__fail(err, IM_ERR_UNSUPPORTED, "device fallback \"%s\": only cpu is known", fallback);
     *out = (im__device_choice){.cpu = true, .cuda = true};
     if (name == NULL || strcmp(name, "auto") == 0) return IM_OK;
+    out->named = true;
     out->cuda = false;
     if (strcmp(name, "cpu") == 0) return IM_OK;
-    out->cpu = false;
+    out->cpu = fallback != NULL;
     out->cuda = strcmp(name, "cuda") == 0 || (sscanf(name, "cuda:%3u%n", &ordinal, &used) == 1 && name[used] == 0);
     out->ordinal = (int)ordinal;
     if (out->cuda) return IM_OK;

@@ -123,7 +123,7 @@ static im_status devices_of(const im_engine_options *given, im__device_choice *o
     im_engine_options o;
     im_engine_options_defaults(&o);
     if (given != NULL) memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
-    return im__device_parse(o.device, out, err);
+    return im__device_parse(o.device, o.device_fallback, out, err);
 }
 
 static bool fits(const im_memory_plan *p) { return p->available == 0 || p->weights + p->kv + p->workspace <= p->available; }
@@ -170,21 +170,21 @@ static im_status take_memory(im_engine *e, const im__backend_options *b, im_erro
     return IM_OK;
 }
 
-static void describe(im_engine *e, double started)
+/* `after`: the processor has taken over. */
+static void describe(const im_engine *e, bool after, im_engine_info *info)
 {
     const char *text = e->backend->describe(e->backend), *colon = strchr(text, ':');
-    e->kernels = im__strdup(text, strlen(text));
-    if (e->kernels != NULL && colon != NULL) e->kernels[colon - text] = 0;
-    e->info.device = e->backend->name;
-    e->info.cpu_level = e->kernels == NULL ? "" : e->kernels;
-    e->info.kernels = e->kernels == NULL || colon == NULL ? "" : e->kernels + (colon - text) + 2;
-    e->info.threads = e->options.threads;
-    e->info.context = e->options.context;
-    e->info.chunk = e->options.chunk;
-    e->info.max_sequences = e->options.max_sequences;
-    e->info.fingerprint = e->fingerprint;
-    e->info.note = e->note == NULL ? "" : e->note;
-    e->info.load_ms = e->model->open_ms + im__now_ms() - started;
+    char *kernels = e->kernels[after];
+    if (kernels != NULL && colon != NULL) kernels[colon - text] = 0;
+    info->device = e->backend->name;
+    info->cpu_level = kernels == NULL ? "" : kernels;
+    info->kernels = kernels == NULL || colon == NULL ? "" : kernels + (colon - text) + 2;
+    info->threads = e->options.threads;
+    info->context = e->options.context;
+    info->chunk = e->options.chunk;
+    info->max_sequences = e->options.max_sequences;
+    info->fingerprint = e->fingerprint[after];
+    info->note = e->note == NULL ? "" : e->note;
 }
 
 static void disk_news(void *engine)
@@ -198,79 +198,191 @@ static void disk_news(void *engine)
 
 static void disk_log(void *engine, im_log_level level, const char *line) { im__log(engine, level, "%s", line); }
 
-static im_status open_folder(im_engine *e, im_error *err)
+/* Reads all weights: once is enough. */
+static im_status fingerprint_pages(im_engine *e, im_error *err)
 {
-    im__disk_options disk = {.folder = e->options.cache_dir,
-                             .limit = e->options.cache_disk,
-                             .backend = e->backend,
-                             .news = disk_news,
-                             .log = disk_log,
-                             .user = e};
-    for (int k = 0; k < IM__POOLS; k++) disk.page_bytes[k] = im__kv_page_bytes(&e->model->program, (im__pool_kind)k);
-    IM__TRY(im__fingerprint_pages(e, disk.fingerprint, err));
-    return im__tier_open(&e->tier, e->prefix, &e->kv, &disk, err);
+    if (!e->has_page_fingerprint) IM__TRY(im__fingerprint_pages(e, e->page_fingerprint, err));
+    e->has_page_fingerprint = true;
+    return IM_OK;
 }
 
-/* An engine does without a folder that cannot be used. */
-static im_status open_tier(im_engine *e, im_error *err)
+static im_status open_folder(im_engine *e, const im_engine_options *o, im__tier **out, im_error *err)
+{
+    im__disk_options disk = {
+        .folder = o->cache_dir, .limit = o->cache_disk, .backend = e->backend, .news = disk_news, .log = disk_log, .user = e};
+    for (int k = 0; k < IM__POOLS; k++) disk.page_bytes[k] = im__kv_page_bytes(&e->model->program, (im__pool_kind)k);
+    IM__TRY(fingerprint_pages(e, err));
+    memcpy(disk.fingerprint, e->page_fingerprint, sizeof disk.fingerprint);
+    return im__tier_open(out, e->prefix, &e->kv, &disk, err);
+}
+
+static void set_tier(im_engine *e, im__tier *tier)
+{
+    pthread_mutex_lock(&e->lock);
+    e->tier = tier;
+    pthread_mutex_unlock(&e->lock);
+}
+
+im_status im__engine_open_tier(im_engine *e, const im_engine_options *o, im_error *err)
 {
     im_error why;
-    if (e->options.cache_dir == NULL) return IM_OK;
-    im_status status = wants_tier(&e->options) ? open_folder(e, &why)
-                                               : im__fail(&why, IM_ERR_IO, "a folder needs cache_ram and cache_disk as well");
+    im__tier *tier = NULL;
+    if (o->cache_dir == NULL) return IM_OK;
+    im_status status = wants_tier(o) ? open_folder(e, o, &tier, &why)
+                                     : im__fail(&why, IM_ERR_IO, "a folder needs cache_ram and cache_disk as well");
+    set_tier(e, tier);
     if (status == IM_OK) return IM_OK;
     if (status != IM_ERR_IO) return im__fail(err, status, "%s", why.message);
     im__log(e, IM_LOG_WARNING, "prefix cache on disk: %s; going on without", why.message);
     return IM_OK;
 }
 
-static im_status open_on(im_engine *e, const im_engine_options *options, bool cuda, int ordinal, im__backend_options *b,
+static im_status open_on(im_engine *e, const im_engine_options *options, bool cuda, int ordinal, im__backend **out, whole_plan *p,
                          im_error *err)
 {
-    whole_plan p;
-    IM__TRY(make_plan(e->model, options, cuda, ordinal, &p, err));
-    IM__TRY(refuse_what_does_not_fit(&p.memory, err));
-    p.backend.progress = p.options.progress;
-    p.backend.progress_user = p.options.progress_user;
-    IM__TRY(im__device_open(cuda, &e->backend, &e->model->program, &p.backend, err));
-    e->options = p.options;
-    e->info.memory = p.memory;
-    *b = p.backend;
-    return IM_OK;
+    IM__TRY(make_plan(e->model, options, cuda, ordinal, p, err));
+    IM__TRY(refuse_what_does_not_fit(&p->memory, err));
+    p->backend.progress = p->options.progress;
+    p->backend.progress_user = p->options.progress_user;
+    return im__device_open(cuda, out, &e->model->program, &p->backend, err);
 }
 
 /* A device that the caller names must serve; of the others the first that does. */
-static im_status open_backend(im_engine *e, const im_engine_options *options, im__backend_options *b, im_error *err)
+static im_status open_backend(im_engine *e, const im_engine_options *options, whole_plan *p, im_error *err)
 {
     im_error why;
     im__device_choice device;
     IM__TRY(devices_of(options, &device, err));
-    im_status status = device.cuda ? open_on(e, options, true, device.ordinal, b, device.cpu ? &why : err) : IM_ERR_UNSUPPORTED;
+    im_error *first = device.cpu ? &why : err;
+    im_status status = device.cuda ? open_on(e, options, true, device.ordinal, &e->backend, p, first) : IM_ERR_UNSUPPORTED;
     if (status == IM_OK || !device.cpu) return status;
-    IM__TRY(open_on(e, options, false, 0, b, err));
+    IM__TRY(open_on(e, options, false, 0, &e->backend, p, err));
     if (!device.cuda) return IM_OK;
+    e->options = p->options;
     e->note = im__strdup(why.message, strlen(why.message));
-    /* A machine without a GPU is an ordinary one; a GPU that cannot serve is news. */
-    im__log(e, status == IM_ERR_UNSUPPORTED ? IM_LOG_DEBUG : IM_LOG_INFO, "on the processor: %s", why.message);
+    /* A machine without a GPU is an ordinary one; a GPU that cannot serve is news, and so is one that the caller has named. */
+    im_log_level level = device.named ? IM_LOG_WARNING : status == IM_ERR_UNSUPPORTED ? IM_LOG_DEBUG : IM_LOG_INFO;
+    im__log(e, level, "on the processor: %s", why.message);
+    return IM_OK;
+}
+
+static bool copy_string(const char **s)
+{
+    if (*s == NULL) return true;
+    *s = im__strdup(*s, strlen(*s));
+    return *s != NULL;
+}
+
+/* What moving to the processor needs later. The rows of a step must not become more, for the memory of the rows stays. */
+static im_status keep_given(im_engine *e, const im_engine_options *options, im_error *err)
+{
+    im_engine_options *g = &e->fallback.given;
+    if (strcmp(e->backend->name, "cpu") == 0 || e->options.device_fallback == NULL) return IM_OK;
+    im_engine_options_defaults(g);
+    memcpy(g, options, options->size < sizeof *g ? options->size : sizeof *g);
+    g->threads = e->options.threads;
+    g->progress = NULL;
+    g->device = g->device_fallback = NULL;
+    bool level = copy_string(&g->cpu_level), folder = copy_string(&g->cache_dir);
+    if (!level || !folder) return im__fail(err, IM_ERR_MEMORY, "out of memory");
+    e->fallback.allowed = true;
+    return IM_OK;
+}
+
+/* What stands for the engine to the outside. */
+static im_status say_what_computes(im_engine *e, bool after, const im_memory_plan *memory, im_error *err)
+{
+    const char *text = e->backend->describe(e->backend);
+    e->kernels[after] = im__strdup(text, strlen(text));
+    IM__TRY(im__fingerprint(e, e->fingerprint[after], err));
+    im_engine_info info = e->info;
+    describe(e, after, &info);
+    info.memory = *memory;
+    pthread_mutex_lock(&e->lock);
+    e->info = info;
+    pthread_mutex_unlock(&e->lock);
     return IM_OK;
 }
 
 static im_status open_engine(im_engine *e, const im_engine_options *options, im_error *err)
 {
     double started = im__now_ms();
-    im__backend_options b;
-    IM__TRY(open_backend(e, options, &b, err));
+    whole_plan p;
+    IM__TRY(open_backend(e, options, &p, err));
+    e->options = p.options;
     e->sizes = kv_sizes(e->model, &e->options);
     IM__TRY(im__kv_new(&e->kv, &e->model->program, e->options.context, &e->sizes, err));
     if (e->options.cache_ram > 0) IM__TRY(im__prefix_new(&e->prefix, &e->kv, &e->sizes, err));
-    IM__TRY(take_memory(e, &b, err));
-    describe(e, started);
-    IM__TRY(im__fingerprint(e, e->fingerprint, err));
-    IM__TRY(open_tier(e, err));
-    e->options.cpu_level = e->options.device = e->options.cache_dir = NULL; /* the caller's strings are not ours to keep */
+    IM__TRY(take_memory(e, &p.backend, err));
+    IM__TRY(say_what_computes(e, false, &p.memory, err));
+    e->info.load_ms = e->model->open_ms + im__now_ms() - started;
+    IM__TRY(im__engine_open_tier(e, &e->options, err));
+    IM__TRY(keep_given(e, options, err));
+    e->options.cpu_level = e->options.device = e->options.cache_dir = e->options.device_fallback =
+        NULL; /* the caller's strings are not ours to keep */
     if (!im__thread_start(&e->thread, im__engine_main, e)) return im__fail(err, IM_ERR_MEMORY, "cannot start the engine's thread");
     e->thread_started = true;
     return IM_OK;
+}
+
+/* ---- moving -------------------------------------------------------------------------------------------------------------------- */
+
+/* Pages anew, in the numbers of another device. Those that running requests hold together stay as many, so what was admitted finds its place again. */
+static im_status renew_pages(im_engine *e, const im_engine_options *o, im_error *err)
+{
+    im__kv old = e->kv, fresh;
+    im__prefix *prefix = NULL;
+    im__kv_sizes sizes = kv_sizes(e->model, o);
+    IM__TRY(im__kv_new(&fresh, &e->model->program, o->context, &sizes, err));
+    e->kv = fresh;
+    im_status status = o->cache_ram > 0 ? im__prefix_new(&prefix, &e->kv, &sizes, err) : IM_OK;
+    if (status != IM_OK) {
+        im__kv_free(&e->kv);
+        e->kv = old;
+        return status;
+    }
+    im__prefix_free(e->prefix);
+    im__kv_free(&old);
+    e->prefix = prefix;
+    pthread_mutex_lock(&e->lock);
+    for (int k = 0; k < IM__POOLS; k++) e->sizes.cached[k] = sizes.cached[k];
+    e->sizes.running[IM__POOL_WINDOW] = sizes.running[IM__POOL_WINDOW];
+    pthread_mutex_unlock(&e->lock);
+    return IM_OK;
+}
+
+static void exchange_backend(im_engine *e, im__backend *b)
+{
+    im__backend *old = e->backend;
+    pthread_mutex_lock(&e->lock);
+    e->backend = b;
+    pthread_mutex_unlock(&e->lock);
+    old->close(old);
+}
+
+im_status im__engine_move_to_cpu(im_engine *e, const char *note, im_error *err)
+{
+    whole_plan p;
+    im__backend *b;
+    im_engine_options o = e->fallback.given;
+    im_status status = open_on(e, &o, false, 0, &b, &p, err);
+    if (status == IM_ERR_MEMORY && o.cache_ram > 0) { /* what a cache takes is less than what it is for */
+        o.cache_ram = 1;
+        status = open_on(e, &o, false, 0, &b, &p, err);
+    }
+    if (status != IM_OK) return status;
+    status = renew_pages(e, &p.options, err);
+    if (status != IM_OK) {
+        b->close(b);
+        return status;
+    }
+    exchange_backend(e, b);
+    e->options.chunk = p.options.chunk;
+    e->pace = (im__pace){0};
+    im__free(e->note);
+    e->note = im__strdup(note, strlen(note));
+    IM__TRY(say_what_computes(e, true, &p.memory, err));
+    return im__engine_open_tier(e, &p.options, err);
 }
 
 im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine_options *options, im_error *err)
@@ -339,7 +451,9 @@ void im_engine_close(im_engine *e)
     im__free(e->candidates);
     im__free(e->edited);
     im__free(e->mark);
-    im__free(e->kernels);
+    for (int i = 0; i < 2; i++) im__free(e->kernels[i]);
+    im__free((void *)(uintptr_t)e->fallback.given.cpu_level);
+    im__free((void *)(uintptr_t)e->fallback.given.cache_dir);
     im__free(e->note);
     im__free(e->choice);
     im_model_close(e->model);
@@ -350,6 +464,9 @@ im_model *im_engine_model(const im_engine *e) { return e->model; }
 
 void im_engine_get_info(const im_engine *e, im_engine_info *info)
 {
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&e->lock;
+    pthread_mutex_lock(lock);
     *info = e->info;
     info->clamped = e->backend->clamped(e->backend);
+    pthread_mutex_unlock(lock);
 }

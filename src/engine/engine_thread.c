@@ -127,7 +127,8 @@ static void take(im_engine *e, im_request *r, const float *logits, const int32_t
 
 static void count_prompt(im_engine *e, const im_request *r, size_t first)
 {
-    size_t n = first >= r->prompt ? 0 : r->seq.length < r->prompt ? r->in_step : r->prompt - first;
+    size_t from = first < r->again ? r->again : first, end = r->seq.length < r->prompt ? r->seq.length : r->prompt;
+    size_t n = from < end ? end - from : 0;
     if (!r->is_companion) atomic_fetch_add_explicit(&e->counters.prompt_tokens, n, memory_order_relaxed);
 }
 
@@ -199,7 +200,7 @@ static void run_step(im_engine *e)
     im_status status = compute(e, &step, prompt_rows, &error);
     if (status == IM_OK)
         deliver(e, &b);
-    else
+    else if (status != IM_ERR_DEVICE || !im__engine_fall_back(e, &error))
         fail_all(e, &b, status, &error);
 }
 

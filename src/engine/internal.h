@@ -54,6 +54,7 @@ struct im_request {
     im__kv_seq seq;
     bool seq_open;
     size_t in_step; /* rows of this request in the present step */
+    size_t again;   /* leading positions that were computed before, on a device that has failed */
     size_t pages;   /* that it may come to hold: what it is admitted by */
 
     /* the prefix cache */
@@ -119,21 +120,31 @@ typedef struct im__counters {
     _Atomic double step_began, longest_step; /* milliseconds; 0: no step is running */
     atomic_uint_least64_t hits, misses[IM_MISS_KINDS];
     atomic_uint_least64_t pages_held, pages_kept; /* of the full pool: by requests, by the cache alone */
+    atomic_uint device_failures, device_fallbacks;
 } im__counters;
+
+/* What an engine needs to begin again on the processor. */
+typedef struct im__fallback {
+    bool allowed;
+    im_engine_options given; /* by the caller; strings are copies */
+} im__fallback;
 
 struct im_engine {
     atomic_int users; /* the opener and every request */
     im_model *model;
-    im__backend *backend;
+    im__backend *backend; /* it, the tier, the sizes of caches and the info change when the processor takes over: others than the engine's thread look under the lock */
+    im__fallback fallback;
     im__kv_sizes sizes;
     im__kv kv;
     im__prefix *prefix; /* NULL: no cache */
     im__tier *tier;     /* NULL: none on disk */
+    unsigned char page_fingerprint[16]; /* of the tier, once it was there */
+    bool has_page_fingerprint;
     im__pace pace;
     im_engine_options options; /* with every default filled in */
     im_engine_info info;
-    char *kernels;
-    char *note; /* why the device is not the one that comes first; NULL: it is */
+    char *kernels[2]; /* at first, and after the processor has taken over */
+    char *note;       /* why the device is not the one that comes first; NULL: it is */
 
     pthread_t thread;
     bool thread_started;
@@ -162,7 +173,7 @@ struct im_engine {
     float *edited;             /* [vocabulary] logits with penalties and bias */
     uint32_t *mark;            /* [vocabulary] zero between two tokens */
     im__counters counters;
-    char fingerprint[20];
+    char fingerprint[2][20]; /* as kernels */
 };
 
 /* library.c: a struct of options with `size` bytes from one of `own`, or the reverse; what only one of them has is 0. Sets the size in front. */
@@ -170,6 +181,14 @@ void im__options_copy(void *out, size_t size, const void *from, size_t own);
 
 /* engine.c: one user fewer; the last one frees what im_engine_close left. */
 void im__engine_release(im_engine *e);
+
+/* Makes everything that depends on the device anew, on the processor; no sequence is open. An error leaves all as it was. On the engine's thread. */
+im_status im__engine_move_to_cpu(im_engine *e, const char *note, im_error *err);
+/* An engine does without a folder that cannot be used. */
+im_status im__engine_open_tier(im_engine *e, const im_engine_options *o, im_error *err);
+
+/* fallback.c: the device has failed. true: the processor has taken over, and the running requests begin again from their tokens. */
+bool im__engine_fall_back(im_engine *e, const im_error *why);
 
 /* engine_thread.c: argument is the engine. */
 void *im__engine_main(void *engine);

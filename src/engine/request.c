@@ -108,7 +108,7 @@ static bool copy_options(im_request *r, const im_request_options *o)
 /* The cache is of no use for scores, which need the logits of every position. */
 static bool make_names(im_request *r)
 {
-    if (r->no_cache || r->engine->prefix == NULL) return true;
+    if (r->no_cache || r->engine->options.cache_ram == 0) return true;
     r->name = im__calloc(r->capacity / IM__PAGE + 1, sizeof *r->name);
     if (r->name == NULL) return false;
     r->names = r->prompt / IM__PAGE;

@@ -32,22 +32,24 @@ static void read_counters(const im__counters *c, im_engine_stats *s)
     double began = atomic_load(&c->step_began), now = im__now_ms();
     s->step_ms = began > 0 && now > began ? now - began : 0;
     s->longest_step_ms = atomic_load(&c->longest_step);
+    s->device_failures = atomic_load(&c->device_failures);
+    s->device_fallbacks = atomic_load(&c->device_fallbacks);
 }
 
 void im_engine_get_stats(im_engine *e, im_engine_stats *stats)
 {
     *stats = (im_engine_stats){0};
     read_counters(&e->counters, stats);
-    stats->kv_pages = e->sizes.running[IM__POOL_FULL] + e->sizes.cached[IM__POOL_FULL];
+    pthread_mutex_lock(&e->lock);
     im__disk_counts disk = im__tier_count(e->tier);
+    stats->kv_pages = e->sizes.running[IM__POOL_FULL] + e->sizes.cached[IM__POOL_FULL];
+    stats->queued = (uint32_t)e->queue_length;
+    stats->running = (uint32_t)e->running_count;
+    pthread_mutex_unlock(&e->lock);
     stats->disk_hits = disk.hits;
     stats->disk_writes = disk.writes;
     stats->disk_dropped = disk.dropped;
     stats->disk_bytes = disk.bytes;
-    pthread_mutex_lock(&e->lock);
-    stats->queued = (uint32_t)e->queue_length;
-    stats->running = (uint32_t)e->running_count;
-    pthread_mutex_unlock(&e->lock);
 }
 
 void im__count_pages(im_engine *e)

@@ -38,6 +38,9 @@ static struct {
     size_t taken;
     long calls, fail_at, replays;
     im__cuda_result result;
+    const char *lose_entry;
+    long lose_in; /* calls of it */
+    bool lost;
     graph *capturing;
 } f = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -46,10 +49,11 @@ static const fake_kernel any_kernel = {"any", NULL, {0}};
 /* ---- things ---------------------------------------------------------------------------------------------------------------------- */
 
 /* True when this call is the one that fails. */
-static bool fails(void)
+static bool fails(const char *entry)
 {
     pthread_mutex_lock(&f.lock);
-    bool now = ++f.calls == f.fail_at;
+    if (f.lose_entry != NULL && strcmp(entry, f.lose_entry) == 0 && --f.lose_in == 0) f.lost = true;
+    bool now = ++f.calls == f.fail_at || f.lost;
     pthread_mutex_unlock(&f.lock);
     return now;
 }
@@ -116,7 +120,7 @@ static void check_range(im__cuda_ptr p, size_t bytes)
 
 #define MAYBE_FAIL()                                                                                                               \
     do {                                                                                                                           \
-        if (fails()) return f.result;                                                                                              \
+        if (fails(__func__)) return f.result;                                                                                      \
     } while (0)
 
 /* ---- calls ------------------------------------------------------------------------------------------------------------------------- */
@@ -471,6 +475,8 @@ void fake_driver_start(const fake_kernel *kernels, size_t count, fake_device dev
     f.kernels = count;
     f.device = device;
     f.calls = f.fail_at = f.replays = 0;
+    f.lose_entry = NULL;
+    f.lost = false;
     im__cuda_driver_replace(&table);
     im__cuda_images_replace(&image, 1);
 }
@@ -479,6 +485,15 @@ void fake_driver_stop(void)
 {
     im__cuda_driver_replace(NULL);
     im__cuda_images_replace(NULL, 0);
+}
+
+void fake_driver_lose(const char *entry, long n, im__cuda_result result)
+{
+    pthread_mutex_lock(&f.lock);
+    f.lose_entry = entry;
+    f.lose_in = n;
+    f.result = result;
+    pthread_mutex_unlock(&f.lock);
 }
 
 void fake_driver_fail(long n, im__cuda_result result)

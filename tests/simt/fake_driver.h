@@ -27,6 +27,9 @@ typedef struct fake_device {
 void fake_driver_start(const fake_kernel *kernels, size_t count, fake_device device);
 void fake_driver_stop(void);
 
+/* Call number n (1: the next) of the driver's entry `entry` ("launch") answers with `result`, and so does each one after it that can fail: the device is lost. */
+void fake_driver_lose(const char *entry, long n, im__cuda_result result);
+
 /* Call number n from now on (1: the next) answers with `result` and does nothing; 0: none does. Some calls cannot fail: error texts, and what gives things back. */
 void fake_driver_fail(long n, im__cuda_result result);
 

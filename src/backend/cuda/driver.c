@@ -36,6 +36,9 @@ static im_status start(const im__cuda_driver *d, im_error *err)
 {
     im__cuda_result r = d->init(0);
     if (r == IM__CUDA_ERROR_NO_DEVICE) return im__fail(err, IM_ERR_UNSUPPORTED, "the NVIDIA driver finds no CUDA device");
+    if (r == IM__CUDA_ERROR_DRIVER_MISMATCH)
+        return im__fail(err, IM_ERR_UNSUPPORTED,
+                        "the NVIDIA driver's library is older than its kernel module; restart the machine");
     if (im__cuda_try(d, r, "starting the NVIDIA driver", err) == IM_OK) return IM_OK;
     return err->status = IM_ERR_UNSUPPORTED;
 }

@@ -39,6 +39,7 @@ enum {
     IM__CUDA_ERROR_UNSUPPORTED_PTX = 222,
     IM__CUDA_ERROR_NOT_FOUND = 500,
     IM__CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+    IM__CUDA_ERROR_DRIVER_MISMATCH = 803,
 
     IM__CUDA_SHARED_OF_BLOCK = 97, /* device attributes; this one: when the kernel asks for it */
     IM__CUDA_PROCESSORS = 16,

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands on a GPU, a fake one: what they say of it, and what happens when it fails."""
+import json
+import os
+import sys
+
+from program import TINY, answer, check, run, skip, verdict
+
+if 'IM_FAKED' not in os.environ:
+    skip('IM_FAKED is not set')
+os.environ['IM_PROGRAM'] = os.environ['IM_FAKED']
+GPU = {'IM_FAKE_GPU': '100 1024 1'}
+GENERATE = ['generate', TINY, '--raw', '--ignore-eos', '-n', '6', 'The same bits on any device']
+
+
+def lost(entry, n):
+    return {**GPU, 'IM_FAKE_LOSE': f'{entry} {n} 700'}
+
+
+def fallback():
+    cpu = answer(*GENERATE, '--device', 'cpu')
+    gpu = answer(*GENERATE, '--device', 'cuda', env=GPU)
+    check(gpu['logits_hash'] == cpu['logits_hash'] and gpu['device'] == 'cuda' and cpu['device'] == 'cpu', 'one hash on both devices')
+    for entry, n in [('launch', 1), ('launch', 30), ('graph_launch', 2), ('copy_out', 4)]:
+        done = run(*GENERATE, '--json', '--device', 'cuda', '--device-fallback', 'cpu', env=lost(entry, n))
+        said = done.stderr.decode()
+        if not check(done.returncode == 0, f'{entry} {n}: the processor goes on: {said}'):
+            continue
+        got = json.loads(done.stdout)
+        check(got['logits_hash'] == cpu['logits_hash'] and got['ids'] == cpu['ids'], f'{entry} {n}: the same bits')
+        check(got['device'] == 'cpu' and said.count('the GPU has failed') == 1, f'{entry} {n}: it is said once: {said}')
+        done = run(*GENERATE, '--device', 'cuda', env=lost(entry, n))
+        check(done.returncode == 1 and b'made up by a test' in done.stderr, f'{entry} {n}: without leave it is an error: {done.stderr}')
+    done = run(*GENERATE, '--device-fallback', 'abacus')
+    check(done.returncode == 1 and b'abacus' in done.stderr, 'another fallback is refused')
+
+
+def doctor():
+    done = run('doctor', '--json', env=GPU)
+    got = json.loads(done.stdout)
+    check(done.returncode == 0 and len(got['gpus']) == 1 and got['gpus'][0]['proved'], f'doctor proves the kernels: {got["gpus"]}')
+    done = run('doctor', '--json', env=lost('launch', 3))
+    got = json.loads(done.stdout)
+    check(done.returncode == 1 and not got['gpus'][0]['proved'] and 'made up by a test' in got['gpus'][0]['error'], 'doctor tells a device that fails')
+
+
+fallback()
+doctor()
+sys.exit(verdict())

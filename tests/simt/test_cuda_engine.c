@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine on a GPU that fails, with the emulated kernels on a fake driver: whatever step the device is lost in, the processor goes on with the same bits if the caller
+ * allowed it, and else every request is told.
+ */
+#include "../unit/engine_fixture.h"
+#include "emulated_kernels.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { CONTEXT = 256, TOKENS = 6, PROMPT = 80, MANY = 3 };
+
+static const fake_device fine = {100, 2, (size_t)1 << 30, 1};
+
+typedef struct journal {
+    pthread_mutex_t lock;
+    char lines[16][700];
+    size_t count;
+} journal;
+
+static void write_line(void *user, im_log_level level, const char *line)
+{
+    journal *j = user;
+    pthread_mutex_lock(&j->lock);
+    if (level == IM_LOG_WARNING && j->count < 16) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
+    pthread_mutex_unlock(&j->lock);
+}
+
+static size_t said(journal *j, const char *what)
+{
+    size_t n = 0;
+    pthread_mutex_lock(&j->lock);
+    for (size_t i = 0; i < j->count; i++) n += strstr(j->lines[i], what) != NULL;
+    pthread_mutex_unlock(&j->lock);
+    return n;
+}
+
+static void start(fake_device device)
+{
+    size_t count;
+    const fake_kernel *kernels = emulated_kernels(&count);
+    fake_driver_start(kernels, count, device);
+}
+
+static im_engine_options options_of(const char *device, const char *fallback, journal *j)
+{
+    im_engine_options o = sized(1, 48, CONTEXT, MANY + 1);
+    o.device = device;
+    o.device_fallback = fallback;
+    o.cache_ram = 1 << 20;
+    o.log = j == NULL ? NULL : write_line;
+    o.log_user = j;
+    return o;
+}
+
+static im_engine *open_with(const char *device, const char *fallback, journal *j)
+{
+    const im_engine_options o = options_of(device, fallback, j);
+    return open_tiny(&o);
+}
+
+typedef struct heard {
+    uint32_t next;
+    bool good;
+} heard;
+
+/* Each token once, in order. */
+static bool on_token(void *user, const im_token_event *event)
+{
+    heard *h = user;
+    h->good = h->good && event->index == h->next;
+    h->next++;
+    return true;
+}
+
+static im_request *ask(im_engine *e, size_t prompt, uint32_t seed, uint32_t tokens, heard *h)
+{
+    im_request_options o;
+    im_request_options_defaults(&o);
+    *h = (heard){.good = true};
+    o.max_tokens = tokens;
+    o.ignore_eos = true;
+    o.on_token = on_token;
+    o.user = h;
+    return submit_prompt(e, prompt, seed, o);
+}
+
+/* Several requests at once; hash[i] of each. Expects all to succeed. */
+static void run_many(im_engine *e, uint64_t hash[MANY])
+{
+    im_request *r[MANY];
+    heard h[MANY];
+    im_result result;
+    im_error err = {IM_OK, ""};
+    for (int i = 0; i < MANY; i++) r[i] = ask(e, PROMPT - 9 * (size_t)i, (uint32_t)i / 2, TOKENS + (uint32_t)i, &h[i]);
+    for (int i = 0; i < MANY; i++) {
+        if (im_request_wait(r[i], &result, &err) != IM_OK) fail_msg("request %d: %s", i, err.message);
+        assert_int_equal(result.count, TOKENS + i);
+        assert_int_equal(h[i].next, TOKENS + i);
+        assert_true(h[i].good);
+        assert_true(result.cached_tokens < result.prompt_tokens);
+        hash[i] = result.logits_hash;
+        im_request_free(r[i]);
+    }
+}
+
+static void truth(uint64_t hash[MANY])
+{
+    im_engine *e = open_with("cpu", NULL, NULL);
+    run_many(e, hash);
+    im_engine_close(e);
+}
+
+static im_engine_stats stats_of(im_engine *e)
+{
+    im_engine_stats s;
+    im_engine_get_stats(e, &s);
+    return s;
+}
+
+static bool device_is(const im_engine *e, const char *name, char *fingerprint)
+{
+    im_engine_info info;
+    im_engine_get_info(e, &info);
+    if (fingerprint != NULL) snprintf(fingerprint, 20, "%s", info.fingerprint);
+    return strcmp(info.device, name) == 0;
+}
+
+static void a_fake_gpu_has_the_bits_of_the_processor(void **state)
+{
+    (void)state;
+    uint64_t expected[MANY], got[MANY];
+    truth(expected);
+    start(fine);
+    im_engine *e = open_with("cuda", "cpu", NULL);
+    assert_true(device_is(e, "cuda", NULL));
+    run_many(e, got);
+    assert_memory_equal(got, expected, sizeof got);
+    assert_int_equal(stats_of(e).device_failures, 0);
+    im_engine_close(e);
+    assert_int_equal(fake_driver_live(), 0);
+    fake_driver_stop();
+}
+
+/* Whether or not the entry is called so often. */
+static void lose(const char *entry, long n, const uint64_t expected[MANY], long *failures)
+{
+    journal j = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    uint64_t got[MANY];
+    char before[20], after[20];
+    start(fine);
+    im_engine *e = open_with("cuda", "cpu", &j);
+    assert_true(device_is(e, "cuda", before));
+    fake_driver_lose(entry, n, IM__CUDA_ERROR_ILLEGAL_ADDRESS);
+    run_many(e, got);
+    for (int i = 0; i < MANY; i++)
+        if (got[i] != expected[i]) fail_msg("%s %ld: request %d has other bits", entry, n, i);
+    im_engine_stats s = stats_of(e);
+    *failures += s.device_failures;
+    assert_int_equal(s.device_fallbacks, s.device_failures);
+    assert_int_equal(said(&j, "the GPU has failed"), s.device_failures);
+    assert_int_equal(said(&j, "takes over"), s.device_failures);
+    assert_int_equal(s.finished, MANY);
+    assert_true(device_is(e, s.device_failures > 0 ? "cpu" : "cuda", after));
+    assert_int_equal(strcmp(before, after) != 0, s.device_failures > 0);
+    run_many(e, got); /* and all that come later, some of whom may be the first to meet it */
+    assert_memory_equal(got, expected, sizeof got);
+    assert_true(stats_of(e).device_failures >= s.device_failures && stats_of(e).device_failures <= 1);
+    im_engine_close(e);
+    assert_int_equal(fake_driver_live(), 0);
+    fake_driver_stop();
+}
+
+static void whatever_step_loses_it_the_processor_goes_on(void **state)
+{
+    (void)state;
+    uint64_t expected[MANY];
+    long failures = 0, tried = 0;
+    truth(expected);
+    const struct {
+        const char *entry;
+        long first, step, end;
+    } points[] = {
+        {"launch", 1, 97, 500}, {"stream_wait", 1, 2, 9}, {"copy_out", 2, 3, 9}, {"copy_in", 1, 4, 6}, {"context_set", 2, 3, 6}};
+    for (size_t p = 0; p < sizeof points / sizeof *points; p++)
+        for (long n = points[p].first; n < points[p].end; n += points[p].step, tried++)
+            lose(points[p].entry, n, expected, &failures);
+    assert_true(failures > tried / 2);
+}
+
+/* ---- without leave ---------------------------------------------------------------------------------------------------------------- */
+
+static void without_leave_every_request_is_told(void **state)
+{
+    (void)state;
+    journal j = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    im_error err;
+    im_result result;
+    heard h;
+    start(fine);
+    im_engine *e = open_with("cuda", NULL, &j);
+    fake_driver_lose("stream_wait", 3, IM__CUDA_ERROR_ILLEGAL_ADDRESS);
+    for (int i = 0; i < 3; i++) {
+        im_request *r = ask(e, PROMPT, 1, TOKENS, &h);
+        assert_int_equal(im_request_wait(r, &result, &err), IM_ERR_DEVICE);
+        assert_true(strlen(err.message) > 30);
+        im_request_free(r);
+    }
+    im_engine_stats s = stats_of(e);
+    assert_int_equal(s.device_failures, 1);
+    assert_int_equal(s.device_fallbacks, 0);
+    assert_int_equal(s.failed, 3);
+    assert_int_equal(said(&j, "the GPU has failed"), 1);
+    assert_int_equal(said(&j, "was not asked for"), 1);
+    assert_true(device_is(e, "cuda", NULL));
+    im_engine_close(e);
+    assert_int_equal(fake_driver_live(), 0);
+    fake_driver_stop();
+}
+
+/* ---- at the start ------------------------------------------------------------------------------------------------------------------- */
+
+static void starts_on_the_processor(fake_device device, long fail_init, const char *note)
+{
+    journal j = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    im_engine_options strict = options_of("cuda", NULL, NULL);
+    im_engine *e = NULL;
+    im_engine_info info;
+    im_error err;
+    start(device);
+    if (fail_init != 0) fake_driver_lose("init", 1, (im__cuda_result)fail_init);
+    im_status status = im_engine_open(&e, TINY_MODEL, &strict, &err);
+    assert_true(status == IM_ERR_UNSUPPORTED || status == IM_ERR_MEMORY);
+    if (strstr(err.message, note) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.message, note);
+    e = open_with("cuda", "cpu", &j);
+    im_engine_get_info(e, &info);
+    assert_string_equal(info.device, "cpu");
+    assert_non_null(strstr(info.note, note));
+    assert_int_equal(said(&j, "on the processor"), 1);
+    generate_hash(e, 5, 1, 2, 0);
+    im_engine_close(e);
+    assert_int_equal(fake_driver_live(), 0);
+    fake_driver_stop();
+}
+
+static void a_named_gpu_that_cannot_serve_is_an_error_unless_the_processor_may(void **state)
+{
+    (void)state;
+    starts_on_the_processor((fake_device){100, 2, 1 << 20, 1}, 0, "MiB are needed");
+    starts_on_the_processor((fake_device){100, 2, (size_t)1 << 30, 0}, 0, "no CUDA device");
+    starts_on_the_processor((fake_device){70, 2, (size_t)1 << 30, 1}, 0, "capability 7.0");
+    starts_on_the_processor(fine, IM__CUDA_ERROR_DRIVER_MISMATCH, "older than");
+}
+
+static void another_fallback_is_refused(void **state)
+{
+    (void)state;
+    im_engine_options o = options_of("cpu", "abacus", NULL);
+    im_engine *e = NULL;
+    im_error err;
+    assert_int_equal(im_engine_open(&e, TINY_MODEL, &o, &err), IM_ERR_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "abacus"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_fake_gpu_has_the_bits_of_the_processor),
+        cmocka_unit_test(whatever_step_loses_it_the_processor_goes_on),
+        cmocka_unit_test(without_leave_every_request_is_told),
+        cmocka_unit_test(a_named_gpu_that_cannot_serve_is_an_error_unless_the_processor_may),
+        cmocka_unit_test(another_fallback_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
