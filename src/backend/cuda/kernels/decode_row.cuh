@@ -17,9 +17,9 @@ template <class S> INLINE u32 record_of(const block<S> &b, int group)
 template <int FORM> INLINE void store_sums(u32 record, float d, int first, int second)
 {
     if (FORM == IM__CUDA_6_SUPER_16)
-        sts_u4(record + 32, bits_of(d), sum_word<FORM>(first), sum_word<FORM>(second), 0);
+        sts_u4(record + 32, bits_of(d), sum_word<FORM>(d, first), sum_word<FORM>(d, second), 0);
     else
-        sts_f2(record + 32, d, f32_of(sum_word<FORM>(first + second)));
+        sts_f2(record + 32, d, f32_of(sum_word<FORM>(d, first + second)));
 }
 
 /* The warp quantises groups g, g + step, ... below n: one element a lane of each of N (1 for a group that is not there: zero is slow). Leaves in x what that
