@@ -196,6 +196,7 @@ static im_request_options request_options(const settings *s, output *out, const 
     o.want_logits = out->steps != NULL;
     o.on_token = on_token;
     o.on_prompt = on_prompt;
+    o.no_hash = !s->json; /* nobody sees it */
     o.user = out;
     o.neighbours = (int)s->neighbours;
     return o;

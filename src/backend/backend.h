@@ -34,7 +34,11 @@ typedef struct im__step {
     float *logits; /* [rows that want them, in row order][vocab] */
     int32_t
         *choice; /* of each of these rows, what argmax says of its logits; written by a backend that chooses. NULL: not wanted */
-    bool choice_only;          /* a backend that chooses may leave `logits` as they are */
+    bool choice_only; /* a backend that chooses may leave `logits` as they are */
+    /* Of a step with one row that wants its choice only: greedy rows that may follow it at once, each with the token before it, at the positions behind it. The tables
+     * have their pages, `choice` has room for theirs. A backend takes as many as it likes and says so. */
+    uint32_t chain;
+    uint32_t *chained;         /* rows beyond the first that were computed; NULL: none are wanted. The caller sets it to 0 */
     const atomic_bool *cancel; /* NULL, or checked between operations: the step may stop early and say IM_ERR_CANCELLED */
 } im__step;
 

@@ -81,13 +81,14 @@ static void add_rows(im_engine *e, building *b, im_request *r, size_t n)
     e->member[b->members++] = r;
 }
 
-static building build(im_engine *e)
+/* `ahead`: positions behind the rows that get pages as well. */
+static building build(im_engine *e, uint32_t ahead)
 {
     building b = {0};
     for (im_request *r = e->running, *next; r != NULL; r = next) {
         next = r->next;
         if (r->in_step == 0) continue;
-        if (im__kv_reserve(&e->kv, &r->seq, (uint32_t)r->in_step)) {
+        if (im__kv_reserve(&e->kv, &r->seq, (uint32_t)r->in_step + ahead)) {
             add_rows(e, &b, r, r->in_step);
         } else {
             im_error error;
@@ -107,22 +108,23 @@ static size_t logit_rows(const im_request *r, size_t first)
     return first + r->in_step == r->known ? 1 : 0;
 }
 
-/* Hands its logits to a request; ends it when that was the last of it. */
-static void take(im_engine *e, im_request *r, const float *logits, const int32_t *choice, size_t first)
+/* Hands its logits to a request; ends it when that was the last of it, and is false then. */
+static bool take(im_engine *e, im_request *r, const float *logits, const int32_t *choice, size_t first)
 {
     if (r->kind == IM__REQUEST_SCORE) {
         im__score_take_logits(r, logits, first, r->in_step);
-        if (r->status == IM_OK && r->seq.length < r->known) return;
+        if (r->status == IM_OK && r->seq.length < r->known) return true;
     } else {
-        if (logit_rows(r, first) == 0) return;
+        if (logit_rows(r, first) == 0) return true;
         if (r->prompt_done == 0) {
             r->prompt_done = im__now_ms();
             im__reuse_end_of_prompt(r);
         }
         im__request_take_logits(r, logits, choice);
-        if (r->status == IM_OK && r->stop_reason == IM_STOP_NONE) return;
+        if (r->status == IM_OK && r->stop_reason == IM_STOP_NONE) return true;
     }
     retire(e, r, r->status, &r->error);
+    return false;
 }
 
 static void count_prompt(im_engine *e, const im_request *r, size_t first)
@@ -132,20 +134,28 @@ static void count_prompt(im_engine *e, const im_request *r, size_t first)
     if (!r->is_companion) atomic_fetch_add_explicit(&e->counters.prompt_tokens, n, memory_order_relaxed);
 }
 
-static void deliver(im_engine *e, const building *b)
+/* The rows of a request were computed; false: it hears no more of this step. */
+static bool hand_over(im_engine *e, im_request *r, const float *logits, const int32_t *choice)
+{
+    size_t first = r->seq.length;
+    im__reuse_give(r);
+    im__kv_advance(&e->kv, &r->seq, (uint32_t)r->in_step);
+    count_prompt(e, r, first);
+    if (atomic_load(&r->cancelled)) return false; /* who has cancelled hears no more of it */
+    if (r->on_prompt != NULL && first < r->prompt) r->on_prompt(r->user, r->seq.length, r->prompt);
+    return take(e, r, logits, choice, first);
+}
+
+/* `chained`: rows behind the only one, each with the token that the one before it has chosen. */
+static void deliver(im_engine *e, const building *b, uint32_t chained)
 {
     const float *logits = e->logits;
     const int32_t *choice = e->backend->chooses ? e->choice : NULL;
     for (size_t m = 0; m < b->members; m++) {
         im_request *r = e->member[m];
-        size_t first = r->seq.length, n = logit_rows(r, first);
-        im__reuse_give(r);
-        im__kv_advance(&e->kv, &r->seq, (uint32_t)r->in_step);
-        count_prompt(e, r, first);
-        if (!atomic_load(&r->cancelled)) { /* who has cancelled hears no more of it */
-            if (r->on_prompt != NULL && first < r->prompt) r->on_prompt(r->user, r->seq.length, r->prompt);
-            take(e, r, logits, choice, first);
-        }
+        size_t n = logit_rows(r, r->seq.length);
+        bool goes_on = hand_over(e, r, logits, choice);
+        for (uint32_t i = 0; i < chained && goes_on; i++) goes_on = hand_over(e, r, logits, ++choice);
         logits += n * e->model->program.vocab;
         if (choice != NULL) choice += n;
     }
@@ -164,8 +174,9 @@ static im_status compute(im_engine *e, const im__step *step, size_t prompt_rows,
     double took = im__now_ms() - began;
     atomic_store(&e->counters.step_began, 0);
     if (took > atomic_load(&e->counters.longest_step)) atomic_store(&e->counters.longest_step, took);
-    atomic_fetch_add_explicit(&e->counters.steps, 1, memory_order_relaxed);
-    if (status == IM_OK) im__pace_note(&e->pace, step->rows - prompt_rows, prompt_rows, took);
+    uint32_t steps = 1 + *step->chained;
+    atomic_fetch_add_explicit(&e->counters.steps, steps, memory_order_relaxed);
+    if (status == IM_OK) im__pace_note(&e->pace, step->rows - prompt_rows, prompt_rows, took / steps);
     return status;
 }
 
@@ -182,7 +193,8 @@ static void run_step(im_engine *e)
 {
     im_error error = {IM_OK, ""};
     im__schedule(e);
-    building b = build(e);
+    uint32_t chain = im__schedule_chain(e), chained = 0;
+    building b = build(e, chain);
     e->stalled = b.rows == 0 && e->running != NULL;
     if (b.rows == 0) return;
     size_t prompt_rows = 0;
@@ -195,11 +207,13 @@ static void run_step(im_engine *e)
                      .logits = e->logits,
                      .choice = e->backend->chooses ? e->choice : NULL,
                      .choice_only = !needs_logits(e, &b),
+                     .chain = chain,
+                     .chained = &chained,
                      /* one request alone may stop in the middle of a step; with others beside it, it leaves after the step */
                      .cancel = b.members == 1 ? &e->member[0]->cancelled : &e->abandon};
     im_status status = compute(e, &step, prompt_rows, &error);
     if (status == IM_OK)
-        deliver(e, &b);
+        deliver(e, &b, chained);
     else if (status != IM_ERR_DEVICE || !im__engine_fall_back(e, &error))
         fail_all(e, &b, status, &error);
 }

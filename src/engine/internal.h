@@ -205,6 +205,8 @@ size_t im__queue_waiting(const im_engine *e);
 
 /* scheduler.c: settles in_step of every running request. */
 void im__schedule(im_engine *e);
+/* After that: tokens that the step may choose one after the other, beyond its first, before anybody looks at them (im__step.chain). */
+uint32_t im__schedule_chain(im_engine *e);
 /* Hands the counts of pages to im_engine_get_stats. */
 void im__count_pages(im_engine *e);
 

@@ -135,6 +135,7 @@ im_status im_answer(im_engine *e, const char *question, uint32_t max_tokens, cha
     IM__TRY(encode_question(e->model, question, &ids, &o.prompt_len, err));
     o.prompt = ids;
     o.max_tokens = max_tokens;
+    o.no_hash = true;
     im_status status = im_request_submit(e, &o, &r, err);
     im__free(ids);
     if (status != IM_OK) return status;

@@ -64,6 +64,8 @@ void im__pace_note(im__pace *p, size_t decode_rows, size_t prompt_rows, double m
     note(s, ms > rest ? (ms - rest) / (double)prompt_rows : 0, p->prompts);
 }
 
+double im__pace_decode(const im__pace *p) { return median(&p->decode); }
+
 /* Rows of size i, or a part of it, that the time suffices for; up to the next size, which is tried when nothing is known of it. */
 static double fitting(const im__pace *p, size_t i, double left, double row)
 {

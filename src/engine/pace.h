@@ -32,6 +32,9 @@ typedef struct im__pace {
 /* A step of so many rows took `ms`. */
 void im__pace_note(im__pace *p, size_t decode_rows, size_t prompt_rows, double ms);
 
+/* What a step without prompt rows takes, in ms; 0: not known. */
+double im__pace_decode(const im__pace *p);
+
 /* Prompt rows that may join a step of running answers so that it is expected to stay within budget_ms, at most twice the largest size that is known. Where the answers alone
  * need most of the budget, or more, as many as are expected to take a seventh of it, but no fewer than the least. A multiple of the tile, if it is as many. */
 size_t im__pace_rows(const im__pace *p, double budget_ms);

@@ -6,7 +6,10 @@
  */
 #include "engine/internal.h"
 
-enum { PARTS = 4 };
+enum { PARTS = 4, MOST_CHAINED = 8 };
+
+/* A chain of tokens takes no longer: whoever comes meanwhile, cancels or reads along hardly notices. */
+#define CHAIN_MS 5.0
 
 static size_t pending(const im_request *r) { return r->known - r->seq.length; }
 static bool decodes(const im_request *r) { return pending(r) == 1 && !r->loading; }
@@ -76,4 +79,36 @@ void im__schedule(im_engine *e)
         somebody_decodes |= decodes(r);
     }
     share(e, somebody_decodes);
+}
+
+/* ---- tokens chosen one after the other ---------------------------------------------------------------------------------------------- */
+
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+
+/* Nobody but the backend needs to look at its tokens: there is no hash, no drawing, nothing forced. What ends an answer is found afterwards; what follows it was in vain. */
+static bool goes_by_itself(const im_request *r)
+{
+    return r->in_step == 1 && r->kind == IM__REQUEST_GENERATE && decodes(r) && r->known > r->prompt &&
+           !im__request_needs_logits(r) && r->known - r->prompt >= r->forced_len;
+}
+
+static bool anybody_waits(im_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    bool waits = e->queue != NULL || e->closing;
+    pthread_mutex_unlock(&e->lock);
+    return waits;
+}
+
+/* The first tokens come one by one, later ones as many at a time as there are already. */
+uint32_t im__schedule_chain(im_engine *e)
+{
+    const im_request *r = e->running;
+    if (!e->backend->chooses || r == NULL || r->next != NULL || !goes_by_itself(r) || anybody_waits(e)) return 0;
+    double one = im__pace_decode(&e->pace), budget = CHAIN_MS;
+    if (e->options.max_step_ms > 0 && e->options.max_step_ms < budget) budget = e->options.max_step_ms;
+    size_t n = least(MOST_CHAINED, least(r->known - r->prompt, r->capacity - r->known));
+    n = least(n, least(e->max_logit_rows, e->options.chunk));
+    n = one > 0 ? least(n, (size_t)(budget / one)) : 0;
+    return n > 1 ? (uint32_t)n - 1 : 0;
 }

@@ -7,7 +7,11 @@
 
 #include <string.h>
 
-enum { ROPE_FLOATS = 2 * IM__DECODE_HEAD_DIM /* of a position: two tables of cosines and sines */, ALIGNMENT = 256 };
+enum {
+    ROPE_FLOATS = 2 * IM__DECODE_HEAD_DIM, /* of a position: two tables of cosines and sines */
+    ROPE_BYTES = ROPE_FLOATS * sizeof(float),
+    ALIGNMENT = 256
+};
 
 struct im__cuda_decoder {
     struct im__cuda *c;
@@ -18,9 +22,9 @@ struct im__cuda_decoder {
     im__cuda_ptr memory, lead;
     size_t pages; /* of a table */
 
-    /* What goes before a launch, in one copy: rotations, page tables. */
+    /* What goes before a launch, in one copy: page tables, rotations of its tokens. */
     char *lead_host;
-    size_t rope_bytes, lead_bytes;
+    size_t table_bytes, lead_bytes;
     uint32_t *failed_host;
 
     /* Rotations of positions rope_first .. + MOST_TOKENS - 1 that have been computed. */
@@ -92,8 +96,8 @@ static void place(im__cuda_decoder *d, pieces *p)
     a->share = piece(p, d->plan.blocks * sizeof *d->plan.share);
     a->layer = piece(p, d->model.layers * sizeof(im__decode_layer));
     d->lead = piece(p, d->lead_bytes);
-    a->rope = d->lead;
-    for (size_t k = 0; k < IM__CUDA_POOLS; k++) a->pages[k] = d->lead + d->rope_bytes + k * d->pages * sizeof(int32_t);
+    for (size_t k = 0; k < IM__CUDA_POOLS; k++) a->pages[k] = d->lead + k * d->pages * sizeof(int32_t);
+    a->rope = d->lead + d->table_bytes;
 }
 
 static im__decode_layer layer_of(const im__cuda_decoder *d, uint32_t l)
@@ -158,8 +162,8 @@ static im_status take_memory(im__cuda_decoder *d, im_error *err)
     d->pages = (context + IM__PAGE - 1) / IM__PAGE;
     if (d->pages > UINT32_MAX / d->model.shape->heads)
         return im__fail(err, IM_ERR_UNSUPPORTED, "the context is too long for the persistent decoder");
-    d->rope_bytes = IM__CUDA_DECODE_MOST_TOKENS * ROPE_FLOATS * sizeof(float);
-    d->lead_bytes = d->rope_bytes + IM__CUDA_POOLS * d->pages * sizeof(int32_t);
+    d->table_bytes = (IM__CUDA_POOLS * d->pages * sizeof(int32_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    d->lead_bytes = d->table_bytes + IM__CUDA_DECODE_MOST_TOKENS * ROPE_BYTES;
     place(d, &p);
     IM__TRY(im__cuda_try(c->d, c->d->mem_alloc(&d->memory, p.at), "the decoder's memory", err));
     size_t bytes = p.at;
@@ -240,15 +244,15 @@ static void need_turns(im__cuda_decoder *d, int32_t first, uint32_t count)
         turn(d, first + (int32_t)d->rope_count, d->rope + (size_t)d->rope_count * ROPE_FLOATS);
 }
 
-/* Page numbers up to that of the last row; the rest of a table is not read. */
-static void write_lead(im__cuda_decoder *d, const im__seq_tables *seq, int32_t position, uint32_t tokens)
+/* Page numbers up to that of the last row; the rest of a table is not read. Bytes that are sent. */
+static size_t write_lead(im__cuda_decoder *d, const im__seq_tables *seq, int32_t position, uint32_t tokens)
 {
     size_t count = ((size_t)position + tokens - 1) / IM__PAGE + 1;
     need_turns(d, position, tokens);
-    memcpy(d->lead_host, d->rope, (size_t)tokens * ROPE_FLOATS * sizeof *d->rope);
+    memcpy(d->lead_host + d->table_bytes, d->rope, (size_t)tokens * ROPE_BYTES);
     for (size_t k = 0; k < IM__CUDA_POOLS; k++)
-        if (seq->pages[k] != NULL)
-            memcpy(d->lead_host + d->rope_bytes + k * d->pages * sizeof(int32_t), seq->pages[k], count * sizeof(int32_t));
+        if (seq->pages[k] != NULL) memcpy(d->lead_host + k * d->pages * sizeof(int32_t), seq->pages[k], count * sizeof(int32_t));
+    return d->table_bytes + (size_t)tokens * ROPE_BYTES;
 }
 
 im_status im__cuda_decoder_launch(im__cuda_decoder *d, const im__step *step, uint32_t tokens, im_error *err)
@@ -263,11 +267,11 @@ im_status im__cuda_decoder_launch(im__cuda_decoder *d, const im__step *step, uin
                               .attribute = &together,
                               .attributes = 1};
     void *parameters[] = {&d->args};
-    write_lead(d, &step->seq[row->seq], row->position, tokens);
+    size_t bytes = write_lead(d, &step->seq[row->seq], row->position, tokens);
     d->args.token = row->token;
     d->args.position = row->position;
     d->args.tokens = tokens;
-    IM__TRY(im__cuda_try(driver, driver->copy_in(d->lead, d->lead_host, d->lead_bytes, launch.stream), "sending a step", err));
+    IM__TRY(im__cuda_try(driver, driver->copy_in(d->lead, d->lead_host, bytes, launch.stream), "sending a step", err));
     IM__TRY(im__cuda_try(driver, driver->launch(&launch, d->kernel, parameters, NULL), "launching the decoder", err));
     d->args.tag += IM__DECODE_TAGS * tokens;
     if (d->args.tag < IM__DECODE_TAGS) d->args.tag = IM__DECODE_TAGS; /* after 2^25 tokens: 0 is the tag of no packet */
@@ -275,7 +279,12 @@ im_status im__cuda_decoder_launch(im__cuda_decoder *d, const im__step *step, uin
                         "reading the answer", err);
 }
 
-void im__cuda_decoder_prepare(im__cuda_decoder *d) { need_turns(d, d->args.position + (int32_t)d->args.tokens, d->args.tokens); }
+void im__cuda_decoder_prepare(im__cuda_decoder *d)
+{
+    const uint32_t next = 2 * d->args.tokens; /* chains grow so fast at most */
+    need_turns(d, d->args.position + (int32_t)d->args.tokens,
+               next < IM__CUDA_DECODE_MOST_TOKENS ? next : IM__CUDA_DECODE_MOST_TOKENS);
+}
 
 im_status im__cuda_decoder_check(const im__cuda_decoder *d, im_error *err)
 {

@@ -321,7 +321,7 @@ static im_status check_step(const im__cuda *c, const im__step *step, im_error *e
         const im__row *row = &step->row[r];
         wanted += row->wants_logits;
         if (row->token < 0 || (uint32_t)row->token >= c->p->vocab || row->position < 0 ||
-            (size_t)row->position >= c->options.context || row->seq >= step->seqs)
+            (size_t)row->position + step->chain >= c->options.context || row->seq >= step->seqs)
             return im__fail(err, IM_ERR_INTERNAL, "row %zu of a step is out of range", r);
     }
     if (step->rows == 0 || step->rows > c->options.max_rows || wanted > c->options.max_logit_rows)
@@ -365,21 +365,34 @@ static im_status give_up(im__cuda *c, im_status status, im_error *err)
     return IM_ERR_DEVICE;
 }
 
-static im_status launch_single(im__cuda *c, const im__step *step, im_error *err)
+static im_status launch_single(im__cuda *c, const im__step *step, uint32_t tokens, im_error *err)
 {
-    const im__cuda_shape shape = {.selected = 1, .choose = step->choice != NULL};
-    IM__TRY(im__cuda_decoder_launch(c->decoder, step, 1, err));
+    const im__cuda_shape shape = {.selected = tokens, .choose = step->choice != NULL};
+    IM__TRY(im__cuda_decoder_launch(c->decoder, step, tokens, err));
     IM__TRY(ask_for_answers(c, step, &shape, err));
     im__cuda_decoder_prepare(c->decoder);
     return im__cuda_try(c->d, c->d->stream_wait(c->stream), "computing a step", err);
+}
+
+/* Rows of a launch of the decoder. The answer has room for as many tokens as for rows of logits. */
+static uint32_t chain_of(const im__cuda *c, const im__step *step)
+{
+    if (step->chained == NULL || step->choice == NULL || !step->choice_only) return 1;
+    uint32_t tokens = 1 + step->chain;
+    if (tokens > IM__CUDA_DECODE_MOST_TOKENS) tokens = IM__CUDA_DECODE_MOST_TOKENS;
+    return tokens < c->options.max_logit_rows ? tokens : (uint32_t)c->options.max_logit_rows;
 }
 
 /* A decoder whose blocks have lost each other has left the device in order: launches do its row again, and all that follow. */
 static im_status work_on_single(im__cuda *c, const im__step *step, im_error *err)
 {
     im_error why;
-    IM__TRY(launch_single(c, step, err));
-    if (im__cuda_decoder_check(c->decoder, &why) == IM_OK) return IM_OK;
+    uint32_t tokens = chain_of(c, step);
+    IM__TRY(launch_single(c, step, tokens, err));
+    if (im__cuda_decoder_check(c->decoder, &why) == IM_OK) {
+        if (step->chained != NULL) *step->chained = tokens - 1;
+        return IM_OK;
+    }
     im__cuda_decoder_close(c->decoder);
     c->decoder = NULL;
     return work_on_any(c, step, err);
@@ -403,6 +416,7 @@ im_status im__cuda_run(im__backend *b, const im__step *step, im_error *err)
     if (status == IM_OK) status = single ? work_on_single(c, step, err) : work_on_any(c, step, err);
     if (status != IM_OK) return give_up(c, status, err);
     atomic_store(&c->clamped, c->answer_host->clamped);
-    if (step->choice != NULL) memcpy(step->choice, c->answer_host->choice, count_wanted(step) * sizeof(int32_t));
+    size_t chosen = count_wanted(step) + (step->chained != NULL ? *step->chained : 0);
+    if (step->choice != NULL) memcpy(step->choice, c->answer_host->choice, chosen * sizeof(int32_t));
     return IM_OK;
 }
