@@ -11,3 +11,7 @@ tokenizer_model_test(test_tokenizer_gemma3 gemma-3-270m.Q4_K_M.gguf gemma3-270m.
 tokenizer_model_test(test_tokenizer_smollm2 SmolLM2-135M-Instruct.Q4_1.gguf smollm2-135m.json 0)
 
 im_test(test_tokenizer_published SOURCES test_tokenizer_published.c vocab_fixture.c LINK PkgConfig::jansson LABELS deep)
+
+add_executable(tokenizer_ids tokenizer_ids.c)
+target_link_libraries(tokenizer_ids PRIVATE ironmule_internal)
+im_script_test(test_tokenizer_differential SCRIPT test_tokenizer_differential.py ARGS $<TARGET_FILE:tokenizer_ids> LABELS deep slow host TIMEOUT 900)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "text/tokenizer/added_tokens.h"
 
+#include "text/tokenizer/char_class.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,14 +57,13 @@ static size_t lower_bound(const im__added_tokens *a, size_t lo, size_t hi, size_
     return lo;
 }
 
-/* True when text[begin..end) touches no plain span. Spans that end before `begin` are left behind for good. */
-static bool outside_plain(const im__encode_options *o, size_t begin, size_t end, size_t *span)
+bool im__spans_touch(const im__encode_options *o, size_t begin, size_t end, size_t *span)
 {
     while (*span < o->plain_count && o->plain[*span].end <= begin) ++*span;
     for (size_t i = *span; i < o->plain_count && o->plain[i].begin < end; i++) {
-        if (o->plain[i].end > begin && o->plain[i].begin < o->plain[i].end) return false;
+        if (o->plain[i].end > begin && o->plain[i].begin < o->plain[i].end) return true;
     }
-    return true;
+    return false;
 }
 
 /* The longest entry that text[at..n) begins with and that is allowed there; NULL when there is none. */
@@ -75,7 +76,7 @@ static const im__added_token *longest_at(const im__added_tokens *a, const char *
     for (size_t depth = 1; lo < hi; depth++) {
         const im__added_token *e = &a->entry[lo];
         if (e->text.len == depth) {
-            if (!e->control || (options->parse_special && outside_plain(options, at, at + depth, span))) best = e;
+            if (!e->control || (options->parse_special && !im__spans_touch(options, at, at + depth, span))) best = e;
             lo++;
         }
         if (at + depth == n) break;
@@ -86,14 +87,33 @@ static const im__added_token *longest_at(const im__added_tokens *a, const char *
     return best;
 }
 
-im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from,
+static bool touches_word(const char *text, size_t n, size_t begin, size_t end)
+{
+    im__char before = im__char_before(text, begin), behind = im__char_at(text + end, n - end);
+    return im__char_is_word(&before) || im__char_is_word(&behind);
+}
+
+static im__added_match match_of(const im__added_token *e, const char *text, size_t n, size_t at, size_t floor)
+{
+    im__added_match m = {at, at + e->text.len, at + e->text.len, e->id};
+    im__char c;
+    while (e->lstrip && m.begin > floor && (c = im__char_before(text, m.begin)).cls & IM__CC_SPACE) m.begin -= c.bytes;
+    if (e->lstrip && m.begin < floor) m.begin = floor;
+    while (e->rstrip && m.end < n && (c = im__char_at(text + m.end, n - m.end)).cls & IM__CC_SPACE) m.end += c.bytes;
+    return m;
+}
+
+im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from, size_t floor,
                                       const im__encode_options *options, size_t *span)
 {
-    for (size_t at = from; at < n; at++) {
+    for (size_t at = from, len; at < n; at += len) {
         unsigned byte = (unsigned char)text[at];
+        len = 1;
         if (a->first[byte] == a->first[byte + 1]) continue;
         const im__added_token *e = longest_at(a, text, n, at, options, span);
-        if (e != NULL) return (im__added_match){at, at + e->text.len, e->id};
+        if (e == NULL) continue;
+        if (!e->single_word || !touches_word(text, n, at, at + e->text.len)) return match_of(e, text, n, at, floor);
+        len = e->text.len; /* the reference goes on behind it */
     }
-    return (im__added_match){n, n, -1};
+    return (im__added_match){n, n, n, -1};
 }

@@ -2,6 +2,12 @@
  *
  * Tokens that are cut out of a text before everything else: user-defined ones always, control tokens where the caller allows it.
  * Leftmost first, longest at the same place.
+ *
+ *     size_t at = 0, span = 0; // everything before `at` is done
+ *     for (im__added_match m = {0}; ; at = m.end) {
+ *         m = im__added_tokens_next(a, text, n, m.resume, at, options, &span);
+ *         ordinary text from `at` to m.begin, if that is not empty; then m.id, if there is one, else leave
+ *     }
  */
 #ifndef IRONMULE_TEXT_ADDED_TOKENS_H
 #define IRONMULE_TEXT_ADDED_TOKENS_H
@@ -15,6 +21,8 @@ typedef struct im__added_token {
     im__bytes text; /* borrowed */
     int32_t id;
     bool control;
+    bool single_word;    /* only where no letter, digit or mark stands next to it */
+    bool lstrip, rstrip; /* takes the white space before and behind it along */
 } im__added_token;
 
 typedef struct im__added_tokens {
@@ -28,13 +36,18 @@ void im__added_tokens_init(im__added_tokens *a, im__added_token *entry, size_t c
 void im__added_tokens_free(im__added_tokens *a);
 
 typedef struct im__added_match {
-    size_t begin, end; /* in the text */
+    size_t begin, end; /* in the text, with the white space that it takes along */
+    size_t resume;     /* where to look for the next one */
     int32_t id;        /* -1: no match, begin = end = n */
 } im__added_match;
 
-/* The first match at or behind `from` in text[0..n). Control tokens count only with parse_special, and not when they touch a span of `plain`;
+/* The first match at or behind `from` in text[0..n); white space before `floor` is not taken along. Control tokens count only with parse_special, and not when they touch a span of `plain`;
  * *span is a cursor into plain[] that starts at 0 and is kept between calls with growing `from`. */
-im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from,
+im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from, size_t floor,
                                       const im__encode_options *options, size_t *span);
+
+/* True when text[begin..end) touches a plain span. *span is a cursor that starts at 0 and is kept between calls with growing `begin`: spans that end
+ * before `begin` are left behind for good. */
+bool im__spans_touch(const im__encode_options *options, size_t begin, size_t end, size_t *span);
 
 #endif

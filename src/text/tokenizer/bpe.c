@@ -60,7 +60,7 @@ static bool make_pair(const im__tokenizer *t, const char *text, const im__bpe_sy
                       im__bpe_pair *pair)
 {
     pair->len = l->len + r->len;
-    if (!t->byte_level) return pair_by_score(t, text, l, r, pair);
+    if (!t->by_rank) return pair_by_score(t, text, l, r, pair);
     const im__pair_slot *merge = im__pair_map_find(&t->pairs, l->id, r->id);
     if (merge == NULL) return false;
     pair->id = merge->id;

@@ -83,3 +83,23 @@ im__char im__char_at(const char *s, size_t n)
     c.cls = class_of(c.code);
     return c;
 }
+
+im__char im__char_before(const char *s, size_t n)
+{
+    for (size_t len = 1; len <= 4 && len <= n; len++) {
+        if (((unsigned char)s[n - len] & 0xc0) == 0x80) continue;
+        im__char c = im__char_at(s + n - len, len);
+        if (c.bytes == len) return c;
+        break;
+    }
+    return n == 0 ? (im__char){0, 0, 0} : (im__char){0xfffd, IM__CC_CN, 1};
+}
+
+bool im__char_is_word(const im__char *c)
+{
+    const uint32_t word = IM__CC_LETTER | IM__CC_MARK | IM__CC_DIGIT | 1u << UTF8PROC_CATEGORY_NL | 1u << UTF8PROC_CATEGORY_PC;
+    bool joiner = c->code == 0x200c || c->code == 0x200d;
+    bool circled = (c->code >= 0x24b6 && c->code <= 0x24e9) || (c->code >= 0x1f130 && c->code <= 0x1f149) ||
+                   (c->code >= 0x1f150 && c->code <= 0x1f169) || (c->code >= 0x1f170 && c->code <= 0x1f189);
+    return (c->cls & word) != 0 || joiner || circled;
+}

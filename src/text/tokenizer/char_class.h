@@ -6,6 +6,7 @@
 #ifndef IRONMULE_TEXT_CHAR_CLASS_H
 #define IRONMULE_TEXT_CHAR_CLASS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,5 +36,11 @@ typedef struct im__char {
 
 /* The character at s[0..n). */
 im__char im__char_at(const char *s, size_t n);
+
+/* The character that ends at s[0..n). */
+im__char im__char_before(const char *s, size_t n);
+
+/* Letters, marks, digits, connecting signs and joiners: \w */
+bool im__char_is_word(const im__char *c);
 
 #endif

@@ -19,6 +19,7 @@ static bool in_ranges(const im__char_range *r, uint32_t code)
 static bool contains(const im__char_set *set, const im__char *c)
 {
     bool found = (c->cls & set->mask) != 0;
+    if (found && set->except != NULL) found = !in_ranges(set->except, c->code);
     if (!found && set->ascii != NULL) found = c->code != 0 && c->code < 128 && strchr(set->ascii, (int)c->code) != NULL;
     if (!found && set->range != NULL) found = in_ranges(set->range, c->code);
     return found != set->negate;
@@ -198,6 +199,25 @@ static bool split_byte_numbers(const splitter *p, const im__pre_rule *const *sta
     return true;
 }
 
+static bool split_at_literal(const splitter *p, const im__pre_rule *const *stage, const char *s, size_t n)
+{
+    const im__pre_rule *r = *stage;
+    size_t gap = 0, at = 0;
+    for (const char *found; at < n && (found = memmem(s + at, n - at, r->literal.ptr, r->literal.len)) != NULL;) {
+        size_t begin = (size_t)(found - s);
+        at = begin + r->literal.len;
+        if (r->kind != IM__PRE_CUT_BEHIND) {
+            if (!split_stage(p, stage + 1, s + gap, begin - gap)) return false;
+            gap = begin;
+        }
+        if (r->kind != IM__PRE_CUT_BEFORE) {
+            if (!split_stage(p, stage + 1, s + gap, at - gap)) return false;
+            gap = at;
+        }
+    }
+    return split_stage(p, stage + 1, s + gap, n - gap);
+}
+
 /* Recursion is as deep as the pattern has stages. */
 static bool split_stage(const splitter *p, const im__pre_rule *const *stage, const char *s, size_t n)
 {
@@ -207,6 +227,9 @@ static bool split_stage(const splitter *p, const im__pre_rule *const *stage, con
     case IM__PRE_SPACE_AT_END: return split_space_at_end(p, stage, s, n);
     case IM__PRE_THOUSANDS: return split_thousands(p, stage, s, n);
     case IM__PRE_BYTE_NUMBERS: return split_byte_numbers(p, stage, s, n);
+    case IM__PRE_CUT_BEFORE:
+    case IM__PRE_CUT_BEHIND:
+    case IM__PRE_CUT_AROUND: return split_at_literal(p, stage, s, n);
     default: return split_by_rules(p, stage, s, n);
     }
 }

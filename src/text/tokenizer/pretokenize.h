@@ -15,12 +15,13 @@ typedef struct im__char_range {
     uint32_t first, last;
 } im__char_range;
 
-/* A set of characters: a class of `mask`, or one of the characters in `ascii`, or in one of the ranges (closed by {0, 0}); or with `negate` all others. */
+/* A set of characters: a class of `mask` but for those of `except`, or one of the characters in `ascii`, or in one of the ranges (both lists closed by
+ * {0, 0}); or with `negate` all others. */
 typedef struct im__char_set {
     uint32_t mask;
     bool negate;
     const char *ascii;
-    const im__char_range *range;
+    const im__char_range *range, *except;
 } im__char_set;
 
 typedef enum im__pre_rule_kind {
@@ -39,7 +40,10 @@ typedef enum im__pre_rule_kind {
     /* Only as the one rule of a stage: */
     IM__PRE_SPACE_AT_END, /* \s+$ */
     IM__PRE_THOUSANDS,    /* an empty match in front of each group of three digits, counted from the end of the digits */
-    IM__PRE_BYTE_NUMBERS  /* runs of bytes that the byte alphabet shows as a digit */
+    IM__PRE_BYTE_NUMBERS, /* runs of bytes that the byte alphabet shows as a digit */
+    IM__PRE_CUT_BEFORE,   /* a cut before, behind or on both sides of each occurrence of `literal` */
+    IM__PRE_CUT_BEHIND,
+    IM__PRE_CUT_AROUND
 } im__pre_rule_kind;
 
 typedef struct im__pre_rule {
@@ -47,6 +51,7 @@ typedef struct im__pre_rule {
     const im__char_set *prefix, *run, *tail; /* NULL: none */
     unsigned max;
     bool suffix;
+    im__bytes literal; /* not empty; IM__PRE_CUT_... only */
 } im__pre_rule;
 
 /* What a name in tokenizer.ggml.pre stands for. */
@@ -60,6 +65,22 @@ typedef struct im__pre {
 
 /* NULL when the name is not known. */
 const im__pre *im__pre_find(const char *name, size_t n);
+
+/* The stage that cuts a text as this regular expression of a tokenizer.json does, NULL when it is not known. *covers: its matches leave
+ * nothing between them. */
+const im__pre_rule *im__pre_stage_find(const char *regex, size_t n, bool *covers);
+
+/* Stages that tokenizer.json names by other words: the regular expression of GPT-2, each number character alone, runs of them, runs as the byte
+ * alphabet shows them, punctuation one by one and in runs. */
+typedef enum im__pre_known {
+    IM__PRE_KNOWN_GPT2,
+    IM__PRE_KNOWN_EACH_NUMBER,
+    IM__PRE_KNOWN_NUMBERS,
+    IM__PRE_KNOWN_BYTE_NUMBERS,
+    IM__PRE_KNOWN_EACH_SIGN,
+    IM__PRE_KNOWN_SIGNS
+} im__pre_known;
+const im__pre_rule *im__pre_stage_known(im__pre_known which);
 
 /* Gets the pieces in order; none is empty, together they are the text. Returns false to stop. */
 typedef bool im__pre_sink(void *context, const char *piece, size_t n);

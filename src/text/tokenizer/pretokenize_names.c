@@ -143,13 +143,24 @@ static const im__char_range cased_letter_range[] = {
 /* Full stops and commas of several scripts. */
 static const im__char_range stop_range[] = {
     {0x2026, 0x2026}, {0x3001, 0x3002}, {0xff0c, 0xff0c}, {0x964, 0x964}, {0x6d4, 0x6d4}, {0x60c, 0x60c}, {0, 0}};
+/* Punctuation is that of Unicode 8 where the reference asks its own table and not a regular expression: what came later, and what was moved elsewhere. */
+static const im__char_range young_sign_range[] = {
+    {0x61d, 0x61d},     {0x9fd, 0x9fd},     {0xa76, 0xa76},     {0xc77, 0xc77},     {0xc84, 0xc84},
+    {0x1b4e, 0x1b4f},   {0x1b7d, 0x1b7f},   {0x2e43, 0x2e4f},   {0x2e52, 0x2e5d},   {0x10d6e, 0x10d6e},
+    {0x10ead, 0x10ead}, {0x10f55, 0x10f59}, {0x10f86, 0x10f89}, {0x113d4, 0x113d5}, {0x113d7, 0x113d8},
+    {0x1144b, 0x1144f}, {0x1145a, 0x1145b}, {0x1145d, 0x1145d}, {0x11660, 0x1166c}, {0x116b9, 0x116b9},
+    {0x1183b, 0x1183b}, {0x11944, 0x11946}, {0x119e2, 0x119e2}, {0x11a3f, 0x11a46}, {0x11a9a, 0x11a9c},
+    {0x11a9e, 0x11aa2}, {0x11b00, 0x11b09}, {0x11be1, 0x11be1}, {0x11c41, 0x11c45}, {0x11c70, 0x11c71},
+    {0x11ef7, 0x11ef8}, {0x11f43, 0x11f4f}, {0x11fff, 0x11fff}, {0x12ff1, 0x12ff2}, {0x16d6d, 0x16d6f},
+    {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1e5ff, 0x1e5ff}, {0x1e95e, 0x1e95f}, {0, 0}};
+static const im__char_range old_sign_range[] = {{0x166d, 0x166d}, {0x111c9, 0x111c9}, {0, 0}};
 
 SET kana_han = {.range = kana_han_range};
 SET asian = {.range = asian_range};
 SET wide_signs = {.range = wide_sign_range};
 SET cased_letters = {.range = cased_letter_range};
 SET no_stop = {.mask = WS, .ascii = "(|.,!?)", .range = stop_range, .negate = true};
-SET punctuation_ascii = {.mask = P, .ascii = "$+<=>^`|~"};
+SET punctuation_ascii = {.mask = P, .ascii = "$+<=>^`|~", .range = old_sign_range, .except = young_sign_range};
 SET punctuation_default = {.mask = P, .ascii = "$+<=>^~|"};
 
 RULES each_number[] = {{.kind = IM__PRE_RUN, .run = &numbers, .max = 1}, {0}};
@@ -164,6 +175,7 @@ RULES white_letters[] = {{.kind = IM__PRE_RUN, .prefix = &white, .run = &letters
 RULES white_punctuation[] = {{.kind = IM__PRE_RUN, .prefix = &white, .run = &punctuation}, {0}};
 RULES no_stop_run[] = {{.kind = IM__PRE_RUN, .prefix = &blank, .run = &no_stop}, {0}};
 RULES punctuation_run[] = {{.kind = IM__PRE_RUN, .run = &punctuation_ascii}, {0}};
+RULES each_punctuation[] = {{.kind = IM__PRE_RUN, .run = &punctuation_ascii, .max = 1}, {0}};
 RULES punctuation_default_run[] = {{.kind = IM__PRE_RUN, .run = &punctuation_default}, {0}};
 RULES ascii_digits3[] = {{.kind = IM__PRE_DIGITS3}, {0}};
 RULES space_at_end[] = {{.kind = IM__PRE_SPACE_AT_END}, {0}};
@@ -286,3 +298,74 @@ const im__pre *im__pre_find(const char *name, size_t n)
 }
 
 const char *const *im__tokenizer_pre_names(void) { return names; }
+
+static const struct {
+    const im__pre_rule *stage;
+    const char *regex;
+    bool covers;
+} written[] = {
+    {gpt2, "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", true},
+    {gpt2, "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", true},
+    {llama3,
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {qwen2,
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {cl100k_any_digits,
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}+| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {qwen35,
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| "
+     "?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {o200k,
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^"
+     "\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\\p{N}{"
+     "1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {tekken,
+     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{"
+     "Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|\\p{N}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    {deepseek3,
+     "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+     "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     false},
+    {kana_han_run, "[\xe4\xb8\x80-\xe9\xbe\xa5\xe3\x81\x80-\xe3\x82\x9f\xe3\x82\xa0-\xe3\x83\xbf]+", false},
+    {asian_run, "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9f\xbf]+", false},
+    {three_numbers, "\\p{N}{1,3}", false},
+    {each_number, "\\p{N}", false},
+    {number_run, "\\p{N}+", false},
+    {each_newline, "[\\r\\n]", false},
+    {white_letters, "\\s?\\p{L}+", false},
+    {white_punctuation, "\\s?\\p{P}+", false},
+    {ascii_digits3, "[0-9][0-9][0-9]", false},
+};
+
+const im__pre_rule *im__pre_stage_find(const char *regex, size_t n, bool *covers)
+{
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++) {
+        if (strlen(written[i].regex) != n || memcmp(written[i].regex, regex, n) != 0) continue;
+        *covers = written[i].covers;
+        return written[i].stage;
+    }
+    return NULL;
+}
+
+const im__pre_rule *im__pre_stage_known(im__pre_known which)
+{
+    static const im__pre_rule *const stage[] = {
+        [IM__PRE_KNOWN_GPT2] = gpt2,
+        [IM__PRE_KNOWN_EACH_NUMBER] = each_number,
+        [IM__PRE_KNOWN_NUMBERS] = number_run,
+        [IM__PRE_KNOWN_BYTE_NUMBERS] = byte_numbers,
+        [IM__PRE_KNOWN_EACH_SIGN] = each_punctuation,
+        [IM__PRE_KNOWN_SIGNS] = punctuation_run,
+    };
+    return stage[which];
+}

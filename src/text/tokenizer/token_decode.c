@@ -32,7 +32,7 @@ static void give_alphabet(im__bytes piece, sink *give, void *context)
     }
 }
 
-static void give_with_spaces(const im__tokenizer *t, im__bytes piece, sink *give, void *context)
+static void give_with_spaces(const im__tokenizer *t, im__bytes piece, bool drop_marks, sink *give, void *context)
 {
     for (size_t at = 0; at < piece.len;) {
         const char *mark = memmem(piece.ptr + at, piece.len - at, t->space.ptr, t->space.len);
@@ -40,7 +40,7 @@ static void give_with_spaces(const im__tokenizer *t, im__bytes piece, sink *give
         if (len > 0) give(context, piece.ptr + at, len);
         at += len;
         if (mark == NULL) continue;
-        give(context, " ", 1);
+        if (!drop_marks) give(context, " ", 1);
         at += t->space.len;
     }
 }
@@ -59,7 +59,8 @@ static bool hidden(const im__tokenizer *t, int32_t id, bool show_special)
     return type == IM__TOKEN_UNUSED || (!show_special && (type == IM__TOKEN_CONTROL || type == IM__TOKEN_UNKNOWN));
 }
 
-static void give_piece(const im__tokenizer *t, int32_t id, bool show_special, sink *give, void *context)
+/* `first`: nothing was given before. */
+static void give_piece(const im__tokenizer *t, int32_t id, bool show_special, bool first, sink *give, void *context)
 {
     if (!im__token_in_vocabulary(t, id) || hidden(t, id, show_special)) return;
     im__bytes piece = t->source.token[id];
@@ -71,7 +72,7 @@ static void give_piece(const im__tokenizer *t, int32_t id, bool show_special, si
         char byte = (char)im__token_byte(piece);
         give(context, &byte, 1);
     } else {
-        give_with_spaces(t, piece, give, context);
+        give_with_spaces(t, piece, first && t->json != NULL && t->json->first_marks_vanish, give, context);
     }
 }
 
@@ -79,7 +80,7 @@ static void to_buffer(void *context, const char *bytes, size_t n) { im__buf_appe
 
 void im__tokenizer_piece(const im__tokenizer *t, int32_t id, bool show_special, im__buf *out)
 {
-    give_piece(t, id, show_special, to_buffer, out);
+    give_piece(t, id, show_special, false, to_buffer, out);
 }
 
 void im__decoder_init(im__decoder *d, const im__tokenizer *t, bool show_special)
@@ -157,7 +158,8 @@ void im__decoder_feed(im__decoder *d, int32_t id, im__buf *out)
         return;
     }
     if (!t->byte_level) im__decoder_finish(d, out);
-    give_piece(t, id, d->show_special, feed_bytes, &f);
+    give_piece(t, id, d->show_special, !d->started, feed_bytes, &f);
+    d->started = true;
     if (!t->byte_level) give_up(d, false, out);
 }
 

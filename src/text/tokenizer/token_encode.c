@@ -1,21 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "text/tokenizer/bpe.h"
 #include "text/tokenizer/byte_alphabet.h"
+#include "text/tokenizer/encoder.h"
 #include "text/tokenizer/nfc.h"
 
 #include "base/utf8.h"
 
 #include <string.h>
-
-#define LONGEST_TEXT ((size_t)1 << 30) /* symbols are counted in 32 bits */
-
-typedef struct encoder {
-    const im__tokenizer *t;
-    im__ids *out;
-    im__bpe bpe;
-    im__buf text;  /* the stretch at hand, normalised */
-    im__buf piece; /* a piece in the byte alphabet */
-} encoder;
 
 void im__ids_free(im__ids *ids)
 {
@@ -23,8 +13,9 @@ void im__ids_free(im__ids *ids)
     *ids = (im__ids){0};
 }
 
-static bool push_id(im__ids *ids, int32_t id)
+bool im__encoder_push(im__encoder *e, int32_t id)
 {
+    im__ids *ids = e->out;
     if (ids->len == ids->cap) {
         size_t cap = ids->cap < 64 ? 64 : ids->cap * 2;
         int32_t *grown = im__realloc(ids->data, cap, sizeof *grown);
@@ -36,12 +27,12 @@ static bool push_id(im__ids *ids, int32_t id)
     return true;
 }
 
-static bool merge_and_push(encoder *e, const char *text)
+bool im__encoder_merge(im__encoder *e, const char *text)
 {
     if (!im__bpe_merge(&e->bpe, e->t, text)) return false;
     if (e->bpe.count == 0) return true;
     for (int32_t i = 0; i >= 0; i = e->bpe.symbol[i].next) {
-        if (!push_id(e->out, e->bpe.symbol[i].id)) return false;
+        if (!im__encoder_push(e, e->bpe.symbol[i].id)) return false;
     }
     return true;
 }
@@ -49,7 +40,7 @@ static bool merge_and_push(encoder *e, const char *text)
 /* ---- byte level ---- */
 
 /* Id of the piece as a whole token, -1 when it is none. */
-static int32_t whole_piece(encoder *e, const char *s, size_t n)
+static int32_t whole_piece(im__encoder *e, const char *s, size_t n)
 {
     char bytes[4];
     if (n > e->t->pieces.longest) return -1;
@@ -62,12 +53,12 @@ static int32_t whole_piece(encoder *e, const char *s, size_t n)
     return id >= 0 && im__token_merges(e->t, id) ? id : -1;
 }
 
-static bool encode_piece(void *context, const char *s, size_t n)
+bool im__encode_byte_piece(void *encoder, const char *s, size_t n)
 {
-    encoder *e = context;
+    im__encoder *e = encoder;
     if (e->t->pre->ignore_merges && n > 1) {
         int32_t id = whole_piece(e, s, n);
-        if (id >= 0) return push_id(e->out, id);
+        if (id >= 0) return im__encoder_push(e, id);
         if (e->piece.failed) return false;
     }
     if (!im__bpe_reserve(&e->bpe, n)) return false;
@@ -75,10 +66,10 @@ static bool encode_piece(void *context, const char *s, size_t n)
         int32_t id = e->t->byte_id[(unsigned char)s[i]];
         if (id >= 0) im__bpe_add(&e->bpe, (uint32_t)i, 1, 1, id); /* a byte without a token vanishes */
     }
-    return merge_and_push(e, s);
+    return im__encoder_merge(e, s);
 }
 
-static bool encode_byte_level(encoder *e, const char *s, size_t n)
+static bool encode_byte_level(im__encoder *e, const char *s, size_t n)
 {
     if (e->t->pre->nfc && !im__nfc_is_trivial(s, n)) {
         e->text.len = 0;
@@ -87,13 +78,13 @@ static bool encode_byte_level(encoder *e, const char *s, size_t n)
         s = e->text.data;
         n = e->text.len;
     }
-    return im__pre_split(e->t->pre, s, n, encode_piece, e);
+    return im__pre_split(e->t->pre, s, n, im__encode_byte_piece, e);
 }
 
 /* ---- scores ---- */
 
 /* A character without a token: its bytes, or unknown (several in a row are one). */
-static void add_unknown(encoder *e, const char *s, size_t at, size_t len)
+static void add_unknown(im__encoder *e, const char *s, size_t at, size_t len)
 {
     const im__tokenizer *t = e->t;
     bool bytes = true;
@@ -105,7 +96,7 @@ static void add_unknown(encoder *e, const char *s, size_t at, size_t len)
         im__bpe_add(&e->bpe, (uint32_t)at, (uint32_t)len, 0, t->source.unk);
 }
 
-static bool encode_word(encoder *e, const char *s, size_t n)
+static bool encode_word(im__encoder *e, const char *s, size_t n)
 {
     const im__tokenizer *t = e->t;
     if (!im__bpe_reserve(&e->bpe, n)) return false;
@@ -119,7 +110,7 @@ static bool encode_word(encoder *e, const char *s, size_t n)
         else
             add_unknown(e, s, at, len);
     }
-    return merge_and_push(e, s);
+    return im__encoder_merge(e, s);
 }
 
 static bool space_at(const im__tokenizer *t, const char *s, size_t n)
@@ -136,8 +127,8 @@ static size_t run_at(const im__tokenizer *t, const char *s, size_t n)
     return count;
 }
 
-/* Bytes at s up to the next place where no token can reach across: in front of a space, unless some piece has one there. */
-static size_t word_length(const im__tokenizer *t, const char *s, size_t n)
+/* In front of a space, unless some piece has one there. */
+size_t im__word_length(const im__tokenizer *t, const char *s, size_t n)
 {
     size_t at = 0;
     bool in_spaces = true;
@@ -172,7 +163,7 @@ static void write_spaces(const im__tokenizer *t, im__buf *out, const char *s, si
     }
 }
 
-static bool encode_by_scores(encoder *e, const char *text, size_t n)
+static bool encode_by_scores(im__encoder *e, const char *text, size_t n)
 {
     const im__tokenizer *t = e->t;
     write_spaces(t, &e->text, text, n);
@@ -181,18 +172,20 @@ static bool encode_by_scores(encoder *e, const char *text, size_t n)
     n = e->text.len;
     for (size_t at = 0, len; at < n; at += len) {
         size_t run = run_at(t, s + at, n - at);
-        len = run > 0 ? run * t->space.len : word_length(t, s + at, n - at);
-        if (!(run > 0 ? push_id(e->out, t->run_id[run]) : encode_word(e, s + at, len))) return false;
+        len = run > 0 ? run * t->space.len : im__word_length(t, s + at, n - at);
+        if (!(run > 0 ? im__encoder_push(e, t->run_id[run]) : encode_word(e, s + at, len))) return false;
     }
     return true;
 }
 
 /* ---- both ---- */
 
-static bool encode_stretch(encoder *e, const char *s, size_t n)
+/* `plain` is a cursor for im__spans_touch. */
+static bool encode_stretch(im__encoder *e, const char *text, size_t begin, size_t end, size_t *plain)
 {
-    if (n == 0) return true;
-    return e->t->byte_level ? encode_byte_level(e, s, n) : encode_by_scores(e, s, n);
+    if (e->t->json != NULL)
+        return im__encode_by_rules(e, text + begin, end - begin, begin == 0, im__spans_touch(e->options, begin, end, plain));
+    return e->t->byte_level ? encode_byte_level(e, text + begin, end - begin) : encode_by_scores(e, text + begin, end - begin);
 }
 
 static bool eats_space(const im__tokenizer *t, int32_t id)
@@ -211,34 +204,38 @@ static size_t white_length(const char *s, size_t n)
     return at;
 }
 
-static bool encode_text(encoder *e, const char *text, size_t n, const im__encode_options *options)
+static bool encode_text(im__encoder *e, const char *text, size_t n)
 {
     const im__tokenizer *t = e->t;
-    size_t span = 0;
-    if (options->add_bos && t->adds_bos && !push_id(e->out, t->source.bos)) return false;
-    for (size_t at = 0; at < n;) {
-        im__added_match m = im__added_tokens_next(&t->added, text, n, at, options, &span);
-        if (!encode_stretch(e, text + at, m.begin - at)) return false;
-        at = m.end;
+    const im__encode_options *options = e->options;
+    im__added_match m = {0, 0, 0, -1};
+    size_t span = 0, plain = 0;
+    if (options->add_bos && t->adds_bos && !im__encoder_push(e, t->source.bos)) return false;
+    for (size_t at = 0;; at = m.end) {
+        m = im__added_tokens_next(&t->added, text, n, m.resume, at, options, &span);
+        if (m.begin > at && !encode_stretch(e, text, at, m.begin, &plain)) return false;
         if (m.id < 0) break;
-        if (!push_id(e->out, m.id)) return false;
-        if (eats_space(t, m.id)) at += white_length(text + at, n - at);
+        if (!im__encoder_push(e, m.id)) return false;
+        if (eats_space(t, m.id)) m.resume = m.end += white_length(text + m.end, n - m.end);
     }
-    return !(options->add_eos && t->adds_eos) || push_id(e->out, t->source.eos);
+    return !(options->add_eos && t->adds_eos) || im__encoder_push(e, t->source.eos);
 }
 
 im_status im__tokenizer_encode(const im__tokenizer *t, const char *text, size_t n, const im__encode_options *options, im__ids *out,
                                im_error *err)
 {
-    if (n > LONGEST_TEXT) {
+    if (n > IM__TEXT_MAX) {
         return im__fail(err, IM_ERR_ARGUMENT, "a text of %zu bytes is too long to be tokenised at once; %zu is the most", n,
-                        LONGEST_TEXT);
+                        IM__TEXT_MAX);
     }
     size_t before = out->len;
-    encoder e = {.t = t, .out = out};
-    bool ok = encode_text(&e, text, n, options);
+    im__encoder e = {.t = t, .options = options, .out = out};
+    bool ok = encode_text(&e, text, n);
     im__bpe_free(&e.bpe);
     im__buf_free(&e.text);
+    im__buf_free(&e.spare);
+    im__buf_free(&e.prepared);
+    im__buf_free(&e.prepared2);
     im__buf_free(&e.piece);
     if (ok) return IM_OK;
     out->len = before;

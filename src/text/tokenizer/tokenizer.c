@@ -141,7 +141,7 @@ static im_status fill_added(im__tokenizer *t, im_error *err)
             return im__fail(err, IM_ERR_FORMAT, "the special token %zu is %zu bytes long; %d is the most", i,
                             t->source.token[i].len, IM__ADDED_MAX);
         }
-        entry[count++] = (im__added_token){t->source.token[i], (int32_t)i, control};
+        entry[count++] = (im__added_token){.text = t->source.token[i], .id = (int32_t)i, .control = control};
         if (!control) take_run(t, (int32_t)i);
     }
     if (t->run_longest > 0) IM__TRY(write_run_text(t, err));
@@ -173,7 +173,7 @@ static im_status fill_byte_tokens(im__tokenizer *t, im_error *err)
 
 static bool is_space(const im__tokenizer *t, const char *at) { return memcmp(at, t->space.ptr, t->space.len) == 0; }
 
-static void note_inner_spaces(im__tokenizer *t)
+void im__token_note_spaces(im__tokenizer *t)
 {
     const size_t len = t->space.len;
     for (size_t i = 0; i < t->source.count; i++) {
@@ -202,13 +202,13 @@ static im_status init_scores(im__tokenizer *t, im_error *err)
     t->space_prefix = t->source.add_space_prefix != 0;
     t->adds_bos = t->source.add_bos != 0;
     t->control_eats_space = has_control(t, "<|user|>") && has_control(t, "<|assistant|>") && has_control(t, "<|end|>");
-    note_inner_spaces(t);
+    im__token_note_spaces(t);
     return fill_byte_tokens(t, err);
 }
 
 /* ---- byte level ---- */
 
-static void fill_byte_letters(im__tokenizer *t)
+void im__token_note_letters(im__tokenizer *t)
 {
     char bytes[4];
     for (unsigned b = 0; b < 256; b++) {
@@ -266,7 +266,7 @@ static im_status init_byte_level(im__tokenizer *t, im_error *err)
     t->pre = im__pre_find(name.ptr, name.len);
     if (t->pre == NULL) return unknown_pre(&t->source, err);
     t->adds_bos = t->source.add_bos == 1 || (t->source.add_bos < 0 && t->pre->add_bos);
-    fill_byte_letters(t);
+    im__token_note_letters(t);
     return fill_merges(t, err);
 }
 
@@ -274,7 +274,7 @@ static im_status init_byte_level(im__tokenizer *t, im_error *err)
 
 static im_status build(im__tokenizer *t, im_error *err)
 {
-    t->byte_level = same(t->source.model, "gpt2");
+    t->byte_level = t->by_rank = same(t->source.model, "gpt2");
     if (!t->byte_level && !same(t->source.model, "llama")) {
         return im__fail(err, IM_ERR_UNSUPPORTED,
                         "the tokeniser \"%.*s\" (tokenizer.ggml.model) is not known; known are llama and gpt2",
@@ -293,14 +293,22 @@ static im_status build(im__tokenizer *t, im_error *err)
     return IM_OK;
 }
 
-im_status im__tokenizer_new(im__tokenizer **out, const im__vocab_source *source, im_error *err)
+im__tokenizer *im__tokenizer_blank(void)
 {
     im__tokenizer *t = im__calloc(1, sizeof *t);
-    if (t == NULL) return no_memory(err);
-    t->source = *source;
+    if (t == NULL) return NULL;
     t->space = blank;
+    t->source = (im__vocab_source){.bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     for (size_t i = 0; i < 256; i++) t->byte_id[i] = -1;
     for (size_t i = 0; i < IM__RUN_MAX; i++) t->run_id[i] = -1;
+    return t;
+}
+
+im_status im__tokenizer_new(im__tokenizer **out, const im__vocab_source *source, im_error *err)
+{
+    im__tokenizer *t = im__tokenizer_blank();
+    if (t == NULL) return no_memory(err);
+    t->source = *source;
     im_status status = build(t, err);
     if (status == IM_OK)
         *out = t;
@@ -316,6 +324,7 @@ void im__tokenizer_free(im__tokenizer *t)
     im__pair_map_free(&t->pairs);
     im__added_tokens_free(&t->added);
     im__free(t->run_text);
+    im__json_rules_free(t->json);
     im__free(t);
 }
 
