@@ -170,6 +170,22 @@ fetch_gemma3() {
         fetch_model "$gemma3" "$gemma3_bytes" a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818 get_gemma3
 }
 
+find_nvcc() { type -P nvcc || compgen -G "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc"; }
+have_gpu() { have_command nvidia-smi && nvidia-smi -L 2>/dev/null | grep -q GPU; }
+
+# cuda_option: kernels for the GPUs of this machine, if it has one and an nvcc; says what is missing.
+cuda_option() {
+    if ! have_gpu; then
+        echo -DIRONMULE_CUDA=OFF
+    elif ! find_nvcc >/dev/null; then
+        say 'this machine has an NVIDIA GPU, but no nvcc: ironmule will compute on the processor. For the GPU install the CUDA toolkit'
+        say '(nvcc 12.0 or later; developer.nvidia.com/cuda-downloads, or your distribution'"'"'s nvidia-cuda-toolkit) and run ./start again.'
+        echo -DIRONMULE_CUDA=OFF
+    else
+        echo -DIRONMULE_CUDA=AUTO
+    fi
+}
+
 # build_preset PRESET TARGET [OPTIONS]: configures with the options, builds with all processors.
 build_preset() {
     (cd "$root" && cmake --preset "$1" "${@:3}" && cmake --build --preset "$1" --target "$2" -j "$(nproc)")

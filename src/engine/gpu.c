@@ -9,11 +9,17 @@
 #include <ironmule/ironmule.h>
 #include <stdio.h>
 
+/* All that is missing is said at once. */
 im_status im_gpu_count(int *count, im_error *err)
 {
+    im_error driver, kernels;
     if (count == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
-    IM__TRY(im__cuda_kernels(err));
-    return im__cuda_device_count(count, err);
+    im_status found = im__cuda_device_count(count, &driver), made = im__cuda_kernels(&kernels);
+    if (found != IM_OK && made != IM_OK) return im__fail(err, found, "%.300s; and %s", driver.message, kernels.message);
+    if (found != IM_OK) return im__fail(err, found, "%s", driver.message);
+    if (made != IM_OK)
+        return im__fail(err, made, "the driver finds %d CUDA device%s, but %s", *count, *count == 1 ? "" : "s", kernels.message);
+    return IM_OK;
 }
 
 im_status im_gpu_get_info(int n, im_gpu_info *out, im_error *err)

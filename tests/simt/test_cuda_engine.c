@@ -4,6 +4,7 @@
  * allowed it, and else every request is told.
  */
 #include "../unit/engine_fixture.h"
+#include "backend/cuda/fatbin.h"
 #include "emulated_kernels.h"
 
 #include <pthread.h>
@@ -270,6 +271,29 @@ static void another_fallback_is_refused(void **state)
     assert_non_null(strstr(err.message, "abacus"));
 }
 
+/* ---- what is missing ---------------------------------------------------------------------------------------------------------------- */
+
+static void expect_gpus(int devices, size_t images, im_status status, const char *driver, const char *kernels)
+{
+    static const im__cuda_image image = {"fake", "fake", 4};
+    im_error err = {IM_OK, ""};
+    int count;
+    start((fake_device){90, 2, (size_t)1 << 30, devices});
+    im__cuda_images_replace(&image, images);
+    assert_int_equal(im_gpu_count(&count, &err), status);
+    if (strstr(err.message, driver) == NULL || strstr(err.message, kernels) == NULL) fail_msg("%s", err.message);
+    fake_driver_stop();
+}
+
+static void each_thing_that_is_missing_is_said(void **state)
+{
+    (void)state;
+    expect_gpus(2, 1, IM_OK, "", "");
+    expect_gpus(0, 1, IM_ERR_UNSUPPORTED, "finds no CUDA device", "");
+    expect_gpus(2, 0, IM_ERR_UNSUPPORTED, "finds 2 CUDA devices", "no CUDA kernels: ");
+    expect_gpus(0, 0, IM_ERR_UNSUPPORTED, "finds no CUDA device; and", "no CUDA kernels: ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -278,6 +302,7 @@ int main(void)
         cmocka_unit_test(without_leave_every_request_is_told),
         cmocka_unit_test(a_named_gpu_that_cannot_serve_is_an_error_unless_the_processor_may),
         cmocka_unit_test(another_fallback_is_refused),
+        cmocka_unit_test(each_thing_that_is_missing_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,8 +82,8 @@ static im_status take_lists(im__cuda *c, im_error *err)
 
 static im_status check_device(im__cuda *c, im_error *err)
 {
-    IM__TRY(im__cuda_kernels(err));
     IM__TRY(im__cuda_driver_open(&c->d, err));
+    IM__TRY(im__cuda_kernels(err));
     IM__TRY(im__cuda_device_get(c->options.device, &c->device, err));
     if (c->device.capability >= OLDEST) return IM_OK;
     return im__fail(err, IM_ERR_UNSUPPORTED, "%s has compute capability %d.%d; the oldest that kernels are made for is %d.%d",

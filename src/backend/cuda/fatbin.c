@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuda_images.h is made by the build: IMAGES(X) with X(identifier, "path of the fat binary"), and ARCHITECTURES.
+ * cuda_images.h is made by the build: IMAGES(X) with X(identifier, "path of the fat binary"), ARCHITECTURES, and
+ * MISSING, why there are none.
  */
 #include "backend/cuda/fatbin.h"
 
@@ -45,7 +46,9 @@ im_status im__cuda_kernels(im_error *err)
     size_t count;
     im__cuda_images(&count);
     if (count > 0) return IM_OK;
-    return im__fail(err, IM_ERR_UNSUPPORTED, "this build has no CUDA kernels: it was made without nvcc");
+    return im__fail(err, IM_ERR_UNSUPPORTED,
+                    "this build has no CUDA kernels: " MISSING "; with the CUDA toolkit (nvcc 12.0 or later) ./start makes them, "
+                    "or cmake --preset release -DIRONMULE_CUDA=ON");
 }
 
 void im__cuda_images_replace(const im__cuda_image *images, size_t count)

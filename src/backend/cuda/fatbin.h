@@ -22,7 +22,7 @@ const im__cuda_image *im__cuda_images(size_t *count);
 /* "75 90": the architectures that the code is for; "" when built without. */
 const char *im__cuda_architectures(void);
 
-/* IM_ERR_UNSUPPORTED "built without ..." when there is no code. */
+/* IM_ERR_UNSUPPORTED when there is no code: why, and how to come to some. */
 im_status im__cuda_kernels(im_error *err);
 
 /* For tests: other images from now on; NULL: the library's own. */
