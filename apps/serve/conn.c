@@ -453,6 +453,28 @@ static void on_write(struct bufferevent *bev, void *user)
     set_phase(c, CONN_LINGER);
 }
 
+/* HTTP where TLS is spoken, which the library knows by its first letters. The answer goes past it. */
+static bool answer_plain(conn *c)
+{
+    static const char no[] = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+                             "{\"error\": {\"message\": \"this port speaks TLS: the address begins with https://\", \"type\": "
+                             "\"invalid_request_error\", \"param\": null, \"code\": \"bad_http\"}}\n";
+    char rest[4096];
+    bool plain = false;
+    int fd = bufferevent_getfd(c->bev);
+    for (unsigned long why; (why = bufferevent_get_openssl_error(c->bev)) != 0;)
+        plain = plain || ERR_GET_REASON(why) == SSL_R_HTTP_REQUEST;
+    if (!plain) return false;
+    metrics_count(&c->s->metrics, METRIC_REFUSALS, "bad_http", 0);
+    ssize_t unheard = send(fd, no, sizeof no - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    (void)unheard;
+    /* What is left unread would take the answer back. */
+    for (int turns = 0; turns < 64 && recv(fd, rest, sizeof rest, MSG_DONTWAIT) > 0; turns++) continue;
+    shutdown(fd, SHUT_WR);
+    set_phase(c, CONN_LINGER);
+    return true;
+}
+
 static void on_event(struct bufferevent *bev, short what, void *user)
 {
     conn *c = user;
@@ -462,6 +484,7 @@ static void on_event(struct bufferevent *bev, short what, void *user)
         conn_close(c, c->drop != NULL ? c->drop : "slow_reader");
         return;
     }
+    if ((what & BEV_EVENT_ERROR) != 0 && c->s->tls != NULL && c->fresh && answer_plain(c)) return;
     /* The end of what it sent and a failure to write may come in one call; after a failure nothing is written any more. */
     if ((what & BEV_EVENT_ERROR) != 0 || (what & BEV_EVENT_EOF) == 0 || c->job != NULL || c->phase == CONN_LINGER) {
         conn_close(c, NULL);
@@ -533,7 +556,9 @@ bool conn_open(server *s, int fd, const struct sockaddr *address, int address_le
     memory_was_short(); /* what others lacked is no matter here */
     if (s->conn_count >= s->o->max_connections && !make_room(s)) {
         static const char full[] =
-            "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+            "{\"error\": {\"message\": \"all connections of the server are taken\", \"type\": \"server_error\", \"param\": null, "
+            "\"code\": \"connections\"}}\n";
         metrics_count(&s->metrics, METRIC_REFUSALS, "connections", 0);
         ssize_t unheard = s->tls == NULL ? send(fd, full, sizeof full - 1, MSG_DONTWAIT | MSG_NOSIGNAL) : 0;
         (void)unheard;

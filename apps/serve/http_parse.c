@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "http_parse.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -23,6 +25,17 @@ static bool fail(http_parser *p, int status, const char *why)
     p->status = status;
     p->why = why;
     return false;
+}
+
+/* Of a chunked body it is known only that it goes beyond the limit. */
+static bool too_long(http_parser *p)
+{
+    if (p->request.length > p->limits.body)
+        snprintf(p->text, sizeof p->text, "the body has %" PRIu64 " bytes; at most %zu are taken (--max-body)", p->request.length,
+                 p->limits.body);
+    else
+        snprintf(p->text, sizeof p->text, "the body has more than the %zu bytes that are taken (--max-body)", p->limits.body);
+    return fail(p, 413, p->text);
 }
 
 void http_parser_init(http_parser *p, const http_limits *limits) { *p = (http_parser){.limits = *limits}; }
@@ -98,7 +111,11 @@ static bool absolute_form(http_parser *p, char **target)
 
 static bool read_target(http_parser *p, char *target)
 {
-    if (strlen(target) > HTTP_MAX_TARGET) return fail(p, 414, "the request target is too long");
+    if (strlen(target) > HTTP_MAX_TARGET) {
+        snprintf(p->text, sizeof p->text, "the request target has %zu bytes; at most %d are taken", strlen(target),
+                 HTTP_MAX_TARGET);
+        return fail(p, 414, p->text);
+    }
     for (const char *c = target; *c != 0; c++)
         if ((unsigned char)*c <= ' ' || (unsigned char)*c >= 127 || *c == '#')
             return fail(p, 400, "the request target has a character that must be escaped");
@@ -163,7 +180,10 @@ static bool read_header(http_parser *p, char *line)
     size_t n = token_length(line);
     if (line[0] == ' ' || line[0] == '\t') return fail(p, 400, "a header is folded over several lines");
     if (n == 0 || line[n] != ':') return fail(p, 400, "a header line is malformed (a blank before the colon?)");
-    if (r->headers == HTTP_MAX_HEADERS) return fail(p, 431, "too many headers");
+    if (r->headers == HTTP_MAX_HEADERS) {
+        snprintf(p->text, sizeof p->text, "more than %d headers", HTTP_MAX_HEADERS);
+        return fail(p, 431, p->text);
+    }
     line[n] = 0;
     for (size_t i = 0; i < n; i++)
         if (line[i] >= 'A' && line[i] <= 'Z') line[i] = (char)(line[i] - 'A' + 'a');
@@ -182,7 +202,7 @@ static bool read_length(http_parser *p, const char *text)
     size_t n = strspn(text, "0123456789");
     if (n == 0 || text[n] != 0) return fail(p, 400, "Content-Length is no number");
     for (size_t i = 0; i < n; i++) {
-        if (v > (UINT64_MAX - 9) / 10) return fail(p, 413, "the body is too long");
+        if (v > (UINT64_MAX - 9) / 10) return too_long(p);
         v = v * 10 + (uint64_t)(text[i] - '0');
     }
     p->request.length = v;
@@ -287,7 +307,8 @@ static size_t feed_head(http_parser *p, const char *data, size_t n)
         whole = memcmp(last, "\r\n\r", 3) == 0;
     }
     if (!whole && end < n) {
-        fail(p, 431, "request line and headers are too long");
+        snprintf(p->text, sizeof p->text, "request line and headers have more than %zu bytes", p->limits.head);
+        fail(p, 431, p->text);
         return n;
     }
     if (i > begin && !append(p, &p->head, &p->head_len, &p->head_cap, data + begin, i - begin)) return n;
@@ -304,7 +325,7 @@ void http_parser_body(http_parser *p, bool keep)
     p->line = 0;
     p->part = CHUNK_SIZE;
     if (p->request.length > p->limits.body)
-        fail(p, 413, "the body is too long");
+        too_long(p);
     else
         p->step = p->request.has_body ? HTTP_BODY : HTTP_COMPLETE;
 }
@@ -312,7 +333,7 @@ void http_parser_body(http_parser *p, bool keep)
 static bool take(http_parser *p, const char *data, size_t n)
 {
     p->received += n;
-    if (p->received > p->limits.body) return fail(p, 413, "the body is too long");
+    if (p->received > p->limits.body) return too_long(p);
     return !p->keep || append(p, &p->body, &p->body_len, &p->body_cap, data, n);
 }
 
@@ -327,12 +348,12 @@ static bool chunk_size(http_parser *p, char c)
 {
     int digit = hex(c);
     if (digit >= 0) {
-        if (++p->line > 15) return fail(p, 413, "a chunk is too long");
+        if (++p->line > 15) return too_long(p);
         p->left = p->left * 16 + (uint64_t)digit;
         return true;
     }
     if (p->line == 0 || (c != '\r' && c != ';' && c != ' ' && c != '\t')) return fail(p, 400, "the size of a chunk is malformed");
-    if (p->left > p->limits.body) return fail(p, 413, "the body is too long");
+    if (p->left > p->limits.body) return too_long(p);
     p->part = c == '\r' ? CHUNK_LINE_END : c == ';' ? CHUNK_EXTENSION : CHUNK_BLANK;
     return true;
 }
@@ -348,7 +369,10 @@ static bool chunk_blank(http_parser *p, char c)
 /* Lines behind the last chunk are read and ignored, up to an empty one. p->left is how many letters the present line has. */
 static bool chunk_trailer(http_parser *p, char c)
 {
-    if (++p->line > p->limits.head) return fail(p, 431, "the trailers are too long");
+    if (++p->line > p->limits.head) {
+        snprintf(p->text, sizeof p->text, "the trailers have more than %zu bytes", p->limits.head);
+        return fail(p, 431, p->text);
+    }
     if (c == '\r')
         p->part = CHUNK_TRAILER_LF;
     else if (c == '\n' || c == 0)

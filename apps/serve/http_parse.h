@@ -58,13 +58,14 @@ typedef struct http_parser {
     char *head, *body; /* body: body_len bytes and a terminating zero; NULL when there is none */
     size_t head_len, head_cap, body_len, body_cap;
     int status;      /* of HTTP_BAD */
-    const char *why; /* static text */
+    const char *why; /* lives as long as the parser */
     /* inside */
     bool keep;
     int part;          /* of a chunked body */
     uint64_t left;     /* bytes of the body, or of this chunk */
     uint64_t received; /* bytes of the body so far */
     size_t line;       /* bytes of the chunk's line or of the trailers so far */
+    char text[160];    /* room for a reason that has numbers */
 } http_parser;
 
 void http_parser_init(http_parser *p, const http_limits *limits);

@@ -150,6 +150,29 @@ static const route routes[] = {
     {"/apply-template", "template", true, false, false, post_template},
 };
 
+/* Does one of the two end in the other? Clients leave /v1 out, or write it twice. */
+static bool looks_like(const char *path, const char *known)
+{
+    size_t n = strlen(path), m = strlen(known), shorter = n < m ? n : m;
+    return shorter > 1 && strcmp(path + n - shorter, known + m - shorter) == 0;
+}
+
+/* The path that may have been meant, or all that there are. */
+static void name_paths(const char *path, char *out, size_t size)
+{
+    size_t count = sizeof routes / sizeof *routes, used;
+    for (size_t i = 0; i < count; i++)
+        if (looks_like(path, routes[i].path)) {
+            snprintf(out, size, "there is no such path here; %s %s is", routes[i].post ? "POST" : "GET", routes[i].path);
+            return;
+        }
+    used = (size_t)snprintf(out, size, "there is no such path here; there are GET");
+    for (size_t i = 0; i < count && used < size; i++) {
+        bool turn = i > 0 && routes[i].post && !routes[i - 1].post;
+        used += (size_t)snprintf(out + used, size - used, "%s %s", turn ? "; POST" : "", routes[i].path);
+    }
+}
+
 static const route *find_route(const char *path)
 {
     size_t count = sizeof routes / sizeof *routes;
@@ -175,6 +198,24 @@ static void decide_method(conn *c)
     snprintf(c->refusal_text, sizeof c->refusal_text, "%.20s is no method of %.100s; %s is", r->method, c->route->path,
              c->route->post ? "POST" : "GET");
     refuse(c, 405, "method_not_allowed", c->refusal_text);
+}
+
+static void refuse_path(conn *c)
+{
+    name_paths(c->parser.request.path, c->refusal_text, sizeof c->refusal_text);
+    refuse(c, 404, "not_found", c->refusal_text);
+}
+
+static void refuse_key(conn *c)
+{
+    const char *given = http_request_header(&c->parser.request, "authorization");
+    if (given == NULL || given[0] == 0)
+        refuse(c, 401, "invalid_api_key", "no API key was sent; this server wants one as a header: Authorization: Bearer KEY");
+    else if (strncasecmp(given, "bearer ", 7) != 0)
+        refuse(c, 401, "invalid_api_key",
+               "the Authorization header is not of the form that is read here: Authorization: Bearer KEY");
+    else
+        refuse(c, 401, "invalid_api_key", "the API key that was sent is not one of this server's");
 }
 
 static void decide_type(conn *c)
@@ -209,7 +250,7 @@ void router_decide(conn *c)
     if (!guard_host(g, r))
         refuse(c, 403, "foreign_host", "this server does not answer to that Host; --allow-host NAME admits it");
     else if (c->route == NULL && strcmp(r->path, "*") != 0)
-        refuse(c, 404, "not_found", "there is no such path here");
+        refuse_path(c);
     else if (is_preflight(c))
         return;
     else if (origin == ORIGIN_FOREIGN)
@@ -217,7 +258,7 @@ void router_decide(conn *c)
     else if (decide_method(c), c->refusal.status != 0)
         return;
     else if (!c->route->open && c->key < 0)
-        refuse(c, 401, "invalid_api_key", "an API key is needed: Authorization: Bearer KEY");
+        refuse_key(c);
     else if (decide_state(c), c->refusal.status != 0)
         return;
     else if (c->route->post)

@@ -44,6 +44,8 @@ def with_key():
                     a = s.post(path, ASK, headers={**origin, **headers})
                     expect_error(a, 401, f'{what}: {path}', None, 'invalid_api_key')
                     check(allowed(a) == PAGE and 'www-authenticate' in a.headers, f'{what}: an error is readable for the page')
+                    word = {'no key': 'no API key was sent', 'no scheme': 'form', 'another scheme': 'form', 'nothing': 'form'}.get(what, 'not one of')
+                    check(word in a.error['message'] and KEY not in a.error['message'], f'{what}: it says what is wrong: {a}')
                 expect_error(s.get('/v1/models', headers=headers), 401, f'{what}: models')
                 expect_error(s.get('/metrics', headers=headers), 401, f'{what}: metrics')
             for path in ('/health', '/ready', '/'):

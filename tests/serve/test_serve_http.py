@@ -147,6 +147,22 @@ def refusals(s):
     check(s.get('/health').status == 200, 'the server lives')
 
 
+def numbers(s):
+    """What is too much is told with how much it is and how much may be; a wrong path with the right ones."""
+    def told(raw):
+        return s.exchange(raw, timeout=5 * SLOWER).decode('latin-1')
+    for what, raw, words in (('a long body', post(length=1048577), ('1048577', '1048576', '--max-body')),
+                             ('a longer one', post(length=10**30), ('1048576',)),
+                             ('chunks', b'POST /tokenize HTTP/1.1\r\n' + HOST + JSON + b'Transfer-Encoding: chunked\r\n\r\n200000\r\n', ('1048576',)),
+                             ('a target', get('/' + 'a' * 5000), ('5001', '4096')), ('a head', get(extra=b'X: ' + b'a' * 20000 + b'\r\n'), ('16384',)),
+                             ('headers', get(extra=b'X: a\r\n' * 101), ('100',)),
+                             ('no /v1', get('/chat/completions'), ('POST /v1/chat/completions',)), ('twice', get('/v1/v1/models'), ('GET /v1/models',)),
+                             ('another prefix', get('/api/tokenize'), ('POST /tokenize',)),
+                             ('no path', get('/nope'), ('GET / /health /ready /metrics /v1/models; POST /v1/chat/completions /v1/completions', '/apply-template'))):
+        got = told(raw)
+        check(all(word in got for word in words), f'{what}: {words} {got[-300:]!r}')
+
+
 def names():
     with Server('--alias', 'org/first model', '--alias', 'zweit-\u00fc', '--alias', 'a"b\\\\c') as s:
         for name, status in {'org%2Ffirst%20model': 200, 'org/first%20model': 200, 'zweit-%C3%bc': 200, 'zweit-%C3%BC': 200, 'a%22b%5c%5Cc': 200, 'org': 404,
@@ -167,6 +183,7 @@ def main():
         closing_down(s)
         spellings(s)
         refusals(s)
+        numbers(s)
     return verdict()
 
 

@@ -123,6 +123,7 @@ def too_many():
             except OSError:
                 pass
         check(statuses(raw) in ([503], []), f'no place is left: {raw[:80]!r}')
+        check(raw == b'' or b'"code": "connections"' in raw, f'and a body says so: {raw!r}')
         for c in idle + busy:
             c.close()
         check(until(lambda: s.chat(max_tokens=1).status == 200, 5), 'and afterwards there is')
