@@ -80,10 +80,10 @@ static void open_choice(job *j, choice *c)
     c->opened = true;
 }
 
+/* A token that brings no text yet (half a character, the beginning of a stop text) has its event too: whoever measures sees each of them. */
 void stream_token(job *j, choice *c, const token_letter *t)
 {
     open_choice(j, c);
-    if (t->text_len == 0) return;
     c->sent += t->text_len;
     send_choice(j, c, text_of_bytes(t->text, t->text_len), logprobs_take(j, c, false), NULL);
 }

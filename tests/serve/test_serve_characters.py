@@ -16,6 +16,8 @@ def walk(s, tokens, **more):
     text, reason = joined(events)
     choice = a.json()['choices'][0]
     check(text == choice['text'], f'{more}, {tokens} tokens: the joined stream is the whole: {text!r} {choice["text"]!r}')
+    # Each token has its event, also one that makes no character yet; and there is one that ends the answer.
+    check(tokens <= len(events[:-1]) <= tokens + 2, f'{more}, {tokens} tokens: {len(events) - 1} events')
     return choice['text'], events
 
 
