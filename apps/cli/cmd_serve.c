@@ -72,6 +72,21 @@ static void apply_mode(settings *s)
     if (s->o.request_s < 0) s->o.request_s = server ? 600 : 0;
 }
 
+enum { LEAST_POSITIONS = 64, USUAL_CONTEXT = 4096 };
+
+/* No request can have more positions than all of them together have. */
+static void fit_context(settings *s)
+{
+    im_engine_options *e = &s->o.engine;
+    im_model_info info;
+    im_model_get_info(s->o.model, &info);
+    uint32_t usual = info.context < USUAL_CONTEXT ? info.context : USUAL_CONTEXT, context = e->context > 0 ? e->context : usual;
+    if (e->kv_tokens == 0 || e->kv_tokens >= context) return;
+    e->context = (uint32_t)e->kv_tokens;
+    say(about.name, "warning: --kv-tokens leaves a request %u positions for prompt and answer, not the %u of the context",
+        e->context, context);
+}
+
 static int read_sizes(settings *s)
 {
     uint64_t body = s->o.max_body;
@@ -80,6 +95,8 @@ static int read_sizes(settings *s)
     if (code < 0) code = read_size("kv-tokens", s->kv_tokens, &s->o.engine.kv_tokens);
     if (code < 0) code = read_size("max-body", s->max_body, &body);
     if (code < 0 && (body < 1024 || body > (1u << 30))) code = args_wrong(&about, "--max-body: between 1K and 1G");
+    if (code < 0 && s->o.engine.kv_tokens > 0 && s->o.engine.kv_tokens < LEAST_POSITIONS)
+        code = args_wrong(&about, "--kv-tokens: at least %d, the positions of a page", LEAST_POSITIONS);
     s->o.max_body = (size_t)body;
     if (s->o.max_bodies < 4 * s->o.max_body) s->o.max_bodies = 4 * s->o.max_body;
     return code;
@@ -176,8 +193,20 @@ static json_t *names_json(const serve_names *names)
     return list;
 }
 
+/* What else a start would need. */
+static int check_start(const serve_options *o)
+{
+    char note[SERVE_NOTE];
+    im_error err;
+    if (serve_check(o, note, &err) != IM_OK) return say_failed(about.name, &err);
+    if (note[0] != 0) say(about.name, "warning: %s", note);
+    return -1;
+}
+
 static int dry_run(const settings *s, const im_memory_plan *p)
 {
+    int code = check_start(&s->o);
+    if (code >= 0) return code;
     const serve_options *o = &s->o;
     const im_engine_options *e = &o->engine;
     json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)p->weights, "kv", (json_int_t)p->kv,
@@ -228,6 +257,7 @@ static int serve(settings *s)
     im_error err;
     im_memory_plan *p = &s->o.plan;
     warn_context(about.name, s->o.model, s->context);
+    fit_context(s);
     if (plan(s, p, &err) != IM_OK) return say_failed(about.name, &err);
     int code = refuse_plan(s, p);
     if (code < 0) code = s->dry_run ? dry_run(s, p) : serve_run(&s->o);
@@ -291,7 +321,8 @@ int cmd_serve(int argc, char **argv)
         {"watchdog", 0, ARG_NUMBER, &o->stuck_s, "S", "report a step that takes longer (default 60)", 0.1, 1e5},
         {"log-format", 0, ARG_STRING, &s.log_format, "FORMAT", "text (default) or json", 0, 0},
         {"log-level", 0, ARG_STRING, &s.log_level, "LEVEL", "debug, info (default) or warning (no line for each request)", 0, 0},
-        {"dry-run", 0, ARG_FLAG, &s.dry_run, NULL, "print the memory plan and the settings, and stop", 0, 0},
+        {"dry-run", 0, ARG_FLAG, &s.dry_run, NULL, "check all that a start needs, print the memory plan and the settings, and stop",
+         0, 0},
         {"json", 0, ARG_FLAG, &s.json, NULL, "with --dry-run: on one line", 0, 0},
         {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0},
     };

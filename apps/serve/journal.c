@@ -13,7 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char *const level_names[] = {[IM_LOG_DEBUG] = "debug", [IM_LOG_INFO] = "info", [IM_LOG_WARNING] = "warning"};
+enum { LEVEL_ERROR = IM_LOG_WARNING + 1 };
+
+static const char *const level_names[] = {
+    [IM_LOG_DEBUG] = "debug", [IM_LOG_INFO] = "info", [IM_LOG_WARNING] = "warning", [LEVEL_ERROR] = "error"};
 
 static void stamp(char out[40])
 {
@@ -34,7 +37,7 @@ static void put(journal *j, const char *line, size_t n)
     atomic_fetch_add(&j->dropped, 1);
 }
 
-static void put_json(journal *j, im_log_level level, json_t *line)
+static void put_json(journal *j, int level, json_t *line)
 {
     char now[40];
     stamp(now);
@@ -52,7 +55,7 @@ static void put_json(journal *j, im_log_level level, json_t *line)
     json_decref(line);
 }
 
-static void put_text(journal *j, im_log_level level, const char *message)
+static void put_text(journal *j, int level, const char *message)
 {
     char now[40], line[2048];
     stamp(now);
@@ -66,6 +69,16 @@ static void put_text(journal *j, im_log_level level, const char *message)
     put(j, line, (size_t)n);
 }
 
+static void put_message(journal *j, int level, const char *message)
+{
+    if (!j->json) {
+        put_text(j, level, message);
+        return;
+    }
+    json_t *text = json_string(message); /* NULL when it is no UTF-8 */
+    put_json(j, level, json_pack("{s:o}", "message", text != NULL ? text : json_string("(not UTF-8)")));
+}
+
 void journal_say(journal *j, im_log_level level, const char *format, ...)
 {
     char message[1536];
@@ -74,12 +87,14 @@ void journal_say(journal *j, im_log_level level, const char *format, ...)
     va_start(args, format);
     vsnprintf(message, sizeof message, format, args);
     va_end(args);
-    if (!j->json) {
-        put_text(j, level, message);
-        return;
-    }
-    json_t *text = json_string(message); /* NULL when it is no UTF-8 */
-    put_json(j, level, json_pack("{s:o}", "message", text != NULL ? text : json_string("(not UTF-8)")));
+    put_message(j, (int)level, message);
+}
+
+void journal_fatal(journal *j, const char *what, const char *why)
+{
+    char message[1536];
+    snprintf(message, sizeof message, "%s: %s", what, why);
+    put_message(j, LEVEL_ERROR, message);
 }
 
 static void answered_json(journal *j, const journal_request *r)

@@ -18,6 +18,9 @@ typedef struct journal {
 
 void journal_say(journal *j, im_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Why the program ends, at a level above those of the library: "error". */
+void journal_fatal(journal *j, const char *what, const char *why);
+
 /* What is told of a request when it has been answered. */
 typedef struct journal_request {
     const char *id, *peer, *method, *path;

@@ -85,61 +85,114 @@ static int port_of(int fd)
     return getnameinfo((struct sockaddr *)&a, n, NULL, 0, port, sizeof port, NI_NUMERICSERV) == 0 ? atoi(port) : 0;
 }
 
+/* A descriptor, or -1 with errno. */
+static int bind_address(const struct addrinfo *a)
+{
+    int one = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* the port is free again at once */
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0) return fd;
+    int why = errno;
+    close(fd);
+    errno = why;
+    return -1;
+}
+
+static im_status not_bound(const serve_options *o, int why, im_error *err)
+{
+    return failed(err, "%s port %d: %s%s", o->host, o->port, strerror(why),
+                  why == EADDRINUSE ? "; --port N takes another one" : "");
+}
+
 static im_status open_one(server *s, const struct addrinfo *a, im_error *err)
 {
     const serve_options *o = s->o;
     char where[300];
-    int one = 1, fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return failed(err, "%s: %s", o->host, strerror(errno));
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one); /* the port is free again at once */
-    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0) {
-        int why = errno;
-        close(fd);
-        return failed(err, "%s port %d: %s%s", o->host, o->port, strerror(why),
-                      why == EADDRINUSE ? "; --port N takes another one" : "");
-    }
+    int fd = bind_address(a);
+    if (fd < 0) return not_bound(o, errno, err);
     bool v6 = a->ai_family == AF_INET6;
     snprintf(where, sizeof where, "http%s://%s%s%s:%d", s->tls != NULL ? "s" : "", v6 ? "[" : "", o->host, v6 ? "]" : "",
              port_of(fd));
     return add(s, fd, where, err);
 }
 
-static im_status open_address(server *s, im_error *err)
+static im_status find_address(const serve_options *o, struct addrinfo **found, im_error *err)
 {
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-    struct addrinfo *found;
     char port[16];
-    snprintf(port, sizeof port, "%d", s->o->port);
-    int why = getaddrinfo(s->o->host, port, &hints, &found);
-    if (why != 0) return failed(err, "%s: %s", s->o->host, gai_strerror(why));
-    im_status status = open_one(s, found, err);
+    snprintf(port, sizeof port, "%d", o->port);
+    int why = getaddrinfo(o->host, port, &hints, found);
+    return why == 0 ? IM_OK : failed(err, "%s: %s", o->host, gai_strerror(why));
+}
+
+static im_status open_address(server *s, im_error *err)
+{
+    struct addrinfo *found;
+    im_status status = find_address(s->o, &found, err);
+    if (status != IM_OK) return status;
+    status = open_one(s, found, err);
     freeaddrinfo(found);
     return status;
 }
 
-/* A file of a server that is gone may be replaced; that of one that answers may not. */
-static im_status clear_path(const struct sockaddr_un *a, im_error *err)
+static im_status check_address(const serve_options *o, char note[SERVE_NOTE], im_error *err)
 {
-    struct stat st;
-    if (lstat(a->sun_path, &st) != 0) return IM_OK;
-    if (!S_ISSOCK(st.st_mode)) return failed(err, "%s: there is a file of that name already", a->sun_path);
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool alive = probe >= 0 && connect(probe, (const struct sockaddr *)a, sizeof *a) == 0;
-    if (probe >= 0) close(probe);
-    if (alive) return failed(err, "%s: another server listens there", a->sun_path);
-    unlink(a->sun_path);
+    struct addrinfo *found;
+    im_status status = find_address(o, &found, err);
+    if (status != IM_OK) return status;
+    int fd = bind_address(found), why = errno;
+    freeaddrinfo(found);
+    if (fd >= 0) close(fd);
+    if (fd < 0 && why != EADDRINUSE) return not_bound(o, why, err);
+    if (fd < 0) snprintf(note, SERVE_NOTE, "%s port %d is in use at the moment", o->host, o->port);
     return IM_OK;
 }
 
+static bool answers(const struct sockaddr_un *a)
+{
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool alive = probe >= 0 && connect(probe, (const struct sockaddr *)a, sizeof *a) == 0;
+    if (probe >= 0) close(probe);
+    return alive;
+}
+
+/* What stands at the path: nothing, or a socket. */
+static im_status find_path(const char *path, struct sockaddr_un *a, bool *there, im_error *err)
+{
+    struct stat st;
+    *a = (struct sockaddr_un){.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof a->sun_path)
+        return failed(err, "%s: a socket's path is at most %zu long", path, sizeof a->sun_path - 1);
+    strcpy(a->sun_path, path);
+    *there = lstat(path, &st) == 0;
+    return !*there || S_ISSOCK(st.st_mode) ? IM_OK : failed(err, "%s: there is a file of that name already", path);
+}
+
+static im_status check_unix(const char *path, char note[SERVE_NOTE], im_error *err)
+{
+    struct sockaddr_un a;
+    bool there;
+    im_status status = find_path(path, &a, &there, err);
+    if (status != IM_OK) return status;
+    if (there && answers(&a)) snprintf(note, SERVE_NOTE, "%s: another server listens there at the moment", path);
+    const char *slash = strrchr(a.sun_path, '/');
+    if (slash == NULL)
+        strcpy(a.sun_path, ".");
+    else
+        a.sun_path[slash > a.sun_path ? slash - a.sun_path : 1] = 0;
+    return access(a.sun_path, W_OK | X_OK) == 0 ? IM_OK : failed(err, "%s: %s: %s", path, a.sun_path, strerror(errno));
+}
+
+/* A file of a server that is gone may be replaced; that of one that answers may not. */
 static im_status open_unix(server *s, im_error *err)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct sockaddr_un a;
     char where[160];
-    if (strlen(s->o->unix_path) >= sizeof a.sun_path)
-        return failed(err, "%s: a socket's path is at most %zu long", s->o->unix_path, sizeof a.sun_path - 1);
-    strcpy(a.sun_path, s->o->unix_path);
-    im_status status = clear_path(&a, err);
+    bool there;
+    im_status status = find_path(s->o->unix_path, &a, &there, err);
     if (status != IM_OK) return status;
+    if (there && answers(&a)) return failed(err, "%s: another server listens there", a.sun_path);
+    if (there) unlink(a.sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     mode_t before = umask(0177); /* for this user alone */
     bool bound = fd >= 0 && bind(fd, (const struct sockaddr *)&a, sizeof a) == 0;
@@ -217,6 +270,13 @@ im_status listener_open(server *s, im_error *err)
     return s->o->unix_path != NULL ? open_unix(s, err) : open_address(s, err);
 }
 
+im_status listener_check(const serve_options *o, char note[SERVE_NOTE], im_error *err)
+{
+    note[0] = 0;
+    if (getenv("LISTEN_FDS") != NULL) return IM_OK;
+    return o->unix_path != NULL ? check_unix(o->unix_path, note, err) : check_address(o, note, err);
+}
+
 void listener_close(server *s)
 {
     for (size_t i = 0; i < s->listeners; i++) evconnlistener_free(s->listener[i]);
@@ -228,22 +288,33 @@ void listener_close(server *s)
     s->unix_made = NULL;
 }
 
-im_status listener_open_tls(server *s, im_error *err)
+static im_status read_tls(SSL_CTX *tls, const serve_options *o, im_error *err)
 {
-    const serve_options *o = s->o;
-    if (o->tls_cert == NULL) return IM_OK;
-    s->tls = SSL_CTX_new(TLS_server_method());
-    if (s->tls == NULL) return failed(err, "TLS cannot be set up");
-    SSL_CTX_set_min_proto_version(s->tls, TLS1_2_VERSION);
-    SSL_CTX_set_options(s->tls, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-    SSL_CTX_set_mode(s->tls, SSL_MODE_RELEASE_BUFFERS);
     const char *wrong = NULL;
-    if (SSL_CTX_use_certificate_chain_file(s->tls, o->tls_cert) != 1)
+    if (SSL_CTX_use_certificate_chain_file(tls, o->tls_cert) != 1)
         wrong = o->tls_cert;
-    else if (SSL_CTX_use_PrivateKey_file(s->tls, o->tls_key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(s->tls) != 1)
+    else if (SSL_CTX_use_PrivateKey_file(tls, o->tls_key, SSL_FILETYPE_PEM) != 1 || SSL_CTX_check_private_key(tls) != 1)
         wrong = o->tls_key;
     if (wrong == NULL) return IM_OK;
-    char why[160];
-    ERR_error_string_n(ERR_get_error(), why, sizeof why);
-    return failed(err, "%s: not usable for TLS (%s)", wrong, why);
+    unsigned long why = ERR_peek_error();
+    const char *words = ERR_SYSTEM_ERROR(why) ? strerror(ERR_GET_REASON(why)) : ERR_reason_error_string(why);
+    ERR_clear_error();
+    return failed(err, "%s: not usable for TLS (%s)", wrong, words != NULL ? words : "no reason was given");
+}
+
+im_status listener_open_tls(const serve_options *o, SSL_CTX **out, im_error *err)
+{
+    *out = NULL;
+    if (o->tls_cert == NULL) return IM_OK;
+    SSL_CTX *tls = SSL_CTX_new(TLS_server_method());
+    if (tls == NULL) return failed(err, "TLS cannot be set up");
+    SSL_CTX_set_min_proto_version(tls, TLS1_2_VERSION);
+    SSL_CTX_set_options(tls, SSL_OP_NO_RENEGOTIATION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+    SSL_CTX_set_mode(tls, SSL_MODE_RELEASE_BUFFERS);
+    im_status status = read_tls(tls, o, err);
+    if (status == IM_OK)
+        *out = tls;
+    else
+        SSL_CTX_free(tls);
+    return status;
 }

@@ -132,9 +132,12 @@ static bool too_long(job *j, size_t prompt)
 {
     im_engine_info info;
     im_engine_get_info(atomic_load(&j->s->engine), &info);
-    return problem_set(&j->problem, 400, j->kind == JOB_CHAT ? "messages" : "prompt", "context_length_exceeded",
-                       "this model's maximum context length is %u tokens; the prompt has %zu, and one must be left for the answer",
-                       info.context, prompt);
+    const char *option = j->s->o->engine.kv_tokens == info.context ? "--kv-tokens" : "--context";
+    return problem_set(
+        &j->problem, 400, j->kind == JOB_CHAT ? "messages" : "prompt", "context_length_exceeded",
+        "this model's maximum context length is %u tokens on this server (%s sets it; the model was made for %u); the "
+        "prompt has %zu, and one must be left for the answer",
+        info.context, option, j->s->model.context, prompt);
 }
 
 static bool submit(job *j, choice *c)

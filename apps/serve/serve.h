@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SERVE_MAX_NAMES = 16 };
+enum { SERVE_MAX_NAMES = 16, SERVE_NOTE = 512 };
 
 typedef struct serve_names {
     const char *item[SERVE_MAX_NAMES + 1]; /* NULL-terminated */
@@ -58,7 +58,11 @@ void serve_options_defaults(serve_options *o);
 /* Is this address reachable from this machine only? */
 bool serve_is_loopback(const char *host);
 
-/* Loads the engine and serves until a signal ends it. Returns the exit code: 0 after a drain, 1 when it cannot start. */
+/* Loads the engine and serves until a signal ends it. Returns the exit code: 0 after a drain, 1 when it cannot start, which is said in one line of level "error". */
 int serve_run(const serve_options *o);
+
+/* Would serve_run find its keys, its certificate, its address and its cache folder as it needs them? Opens no port and changes nothing. `note`: what is no error but
+ * ought to be known, else "". Errors: IM_ERR_ARGUMENT, IM_ERR_IO, IM_ERR_FORMAT, in the words that serve_run would use. */
+im_status serve_check(const serve_options *o, char note[SERVE_NOTE], im_error *err);
 
 #endif

@@ -11,13 +11,16 @@
 #include <event2/thread.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <libgen.h>
 #include <netdb.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -82,7 +85,7 @@ static void read_loaded(letter *l, void *user)
     pthread_join(s->loader, NULL); /* it has nothing left to do */
     s->loader_started = false;
     if (done->engine == NULL) {
-        journal_say(&s->journal, IM_LOG_WARNING, "%s", done->error.message);
+        journal_fatal(&s->journal, "the model cannot be loaded", done->error.message);
         s->exit_code = 1;
         event_base_loopbreak(s->base);
     } else {
@@ -150,11 +153,15 @@ static void fit_connections(serve_options *o)
     o->max_connections = limit.rlim_cur > OTHERS + 1 ? (uint32_t)(limit.rlim_cur - OTHERS) : 1;
 }
 
-static im_status fail(im_error *err, const char *message)
+static im_status fail(im_error *err, im_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+static im_status fail(im_error *err, im_status status, const char *format, ...)
 {
-    err->status = IM_ERR_INTERNAL;
-    snprintf(err->message, sizeof err->message, "%s", message);
-    return IM_ERR_INTERNAL;
+    va_list args;
+    va_start(args, format);
+    err->status = status;
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    return status;
 }
 
 static im_status set_up(server *s, im_error *err)
@@ -164,13 +171,14 @@ static im_status set_up(server *s, im_error *err)
     im_model_get_info(s->o->model, &s->model);
     name_model(s);
     s->base = event_base_new();
-    if (s->base == NULL || !mailbox_open(&s->mailbox, s->base, s)) return fail(err, "the event loop cannot be set up");
-    if (!drain_open(s) || !watchdog_open(s)) return fail(err, "the event loop cannot be set up");
-    if (!worker_open(&s->workers)) return fail(err, "no threads for the workers");
+    if (s->base == NULL || !mailbox_open(&s->mailbox, s->base, s))
+        return fail(err, IM_ERR_INTERNAL, "the event loop cannot be set up");
+    if (!drain_open(s) || !watchdog_open(s)) return fail(err, IM_ERR_INTERNAL, "the event loop cannot be set up");
+    if (!worker_open(&s->workers)) return fail(err, IM_ERR_INTERNAL, "no threads for the workers");
     if ((status = guard_open(&s->guard, s->o, err)) != IM_OK) return status;
-    if ((status = listener_open_tls(s, err)) != IM_OK) return status;
+    if ((status = listener_open_tls(s->o, &s->tls, err)) != IM_OK) return status;
     if ((status = listener_open(s, err)) != IM_OK) return status;
-    return start_loading(s) ? IM_OK : fail(err, "no thread to load the model");
+    return start_loading(s) ? IM_OK : fail(err, IM_ERR_INTERNAL, "no thread to load the model");
 }
 
 /* What is still there is told to end, and waited for: nothing of it may call back into what is freed next. */
@@ -178,6 +186,8 @@ static void take_down(server *s)
 {
     listener_close(s);
     while (s->conns != NULL) conn_close(s->conns, NULL);
+    /* What the library puts off to the loop's next turn holds connections that are closed. */
+    if (s->base != NULL) event_base_loop(s->base, EVLOOP_NONBLOCK);
     worker_close(&s->workers);
     if (s->loader_started) pthread_join(s->loader, NULL);
     if (s->mailbox.event != NULL) mailbox_empty(&s->mailbox);
@@ -224,12 +234,52 @@ static void say_plan(server *s)
                 mib(p->available));
 }
 
+/* Why the cache cannot be kept there; 0: it can. The engine makes the folder when there is none; then the folder around it counts. */
+static int check_folder(const char *path)
+{
+    struct stat st;
+    char *around = strdup(path);
+    if (around == NULL) return ENOMEM;
+    bool there = stat(path, &st) == 0;
+    int why = access(there ? path : dirname(around), W_OK | X_OK) == 0 ? 0 : errno;
+    free(around);
+    if (why != 0 || !there) return why;
+    return !S_ISDIR(st.st_mode) ? ENOTDIR : st.st_uid != geteuid() || (st.st_mode & 022) != 0 ? EPERM : 0;
+}
+
+/* As at a start, where the server goes on without it. */
+static void note_cache(const serve_options *o, char note[SERVE_NOTE])
+{
+    size_t used = strlen(note);
+    int why = o->engine.cache_dir == NULL ? 0 : check_folder(o->engine.cache_dir);
+    if (why == 0) return;
+    snprintf(note + used, SERVE_NOTE - used, "%sno cache on disk, %s: %s", used > 0 ? "; " : "", o->engine.cache_dir,
+             why == EPERM ? "another user's, or others may write into it" : strerror(why));
+}
+
+im_status serve_check(const serve_options *o, char note[SERVE_NOTE], im_error *err)
+{
+    guard g;
+    SSL_CTX *tls;
+    note[0] = 0;
+    im_status status = guard_open(&g, o, err);
+    if (status != IM_OK) return status;
+    guard_close(&g);
+    if ((status = listener_open_tls(o, &tls, err)) != IM_OK) return status;
+    SSL_CTX_free(tls);
+    if ((status = listener_check(o, note, err)) == IM_OK) note_cache(o, note);
+    return status;
+}
+
 int serve_run(const serve_options *options)
 {
     im_error err = {.message = ""};
     serve_options o = *options;
     server *s = calloc(1, sizeof *s);
-    if (s == NULL) return 1;
+    if (s == NULL) {
+        fprintf(stderr, "ironmule serve: out of memory\n");
+        return 1;
+    }
     s->o = &o;
     fit_connections(&o);
     o.engine.log = write_engine_log;
@@ -239,13 +289,14 @@ int serve_run(const serve_options *options)
     s->journal.debug = o.log_debug;
     s->mailbox.wake = -1;
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is no reason to end */
     memory_watch();
     say_plan(s);
     if (set_up(s, &err) == IM_OK) {
         take_short_turns();
         event_base_dispatch(s->base);
     } else {
-        journal_say(&s->journal, IM_LOG_WARNING, "%s", err.message);
+        journal_fatal(&s->journal, "the server cannot start", err.message);
         s->exit_code = 1;
     }
     int code = s->exit_code;

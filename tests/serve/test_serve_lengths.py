@@ -47,7 +47,9 @@ def edges(s, crowded):
             if n >= CONTEXT:
                 check(isinstance(a, Answer), f'{n} tokens{what}: an answer before any event')
                 expect_error(a, 400, f'{n} tokens{what}', 'prompt', 'context_length_exceeded')
-                check(str(n) in a.error['message'] and str(CONTEXT) in a.error['message'], f'both numbers are said: {a.error["message"]}')
+                said = a.error['message']
+                check(str(n) in said and f"this model's maximum context length is {CONTEXT} tokens" in said, f'both numbers are said: {said}')
+                check('--context' in said and '512' in said, f'and which of them is whose: {said}')
             elif stream:
                 check(a[-1] == '[DONE]', f'{n} tokens, streamed{what}')
             else:

@@ -42,10 +42,12 @@ def tls():
             check(statuses(raw) == [200] * 4, 'several requests in one record')
             large = s.post('/tokenize', {'text': 'word ' * 100000})
             check(large.status == 200 and large.json()['count'] > 100000, 'a large body and a large answer')
-            with contextlib.suppress(OSError):
+            for asked in (b'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n',
+                          b'POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000\r\n\r\n' % CHAT.encode() + b' ' * 9000):
                 with plain() as c:
-                    c.sendall(b'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n')
-                    check(b'200' not in drain(c), 'no plain HTTP on a TLS port')
+                    c.sendall(asked)
+                    told = drain(c)
+                    check(statuses(told) == [400] and b'https://' in told, f'plain HTTP on a TLS port is told so: {told[:80]!r}')
             begun = time.monotonic()
             with plain() as c:
                 drain(c)
@@ -65,6 +67,42 @@ def tls():
             s.connect = plain
         bad = Server('--tls-cert', key, '--tls-key', cert, ready=False)
         check(bad.wait() == 1 and 'TLS' in bad.text(), f'a certificate that is none: {bad.text()}')
+        start_errors(folder, cert, key)
+
+
+def start_errors(folder, cert, key):
+    """Whatever keeps a server from starting is one line of level "error"; a dry run says the same before anything is started."""
+    short, empty, other = (os.path.join(folder, name) for name in ('short', 'empty', 'other'))
+    for path, text in ((short, 'abc\n'), (empty, '# nothing\n')):
+        with open(path, 'w', encoding='utf-8') as file:
+            file.write(text)
+    subprocess.run(['openssl', 'genpkey', '-algorithm', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-out', other], check=True, capture_output=True)
+    os.mkdir(os.path.join(folder, 'open'))
+    os.chmod(os.path.join(folder, 'open'), 0o777)
+    missing = os.path.join(folder, 'missing')
+    for what, args, word in (('a certificate that is not there', ('--tls-cert', missing, '--tls-key', key), 'No such file'), ('a key in its place', ('--tls-cert', key, '--tls-key', key), key),
+                             ('the key of another', ('--tls-cert', cert, '--tls-key', other), other), ('no keys file', ('--api-key-file', missing), missing),
+                             ('a short key', ('--api-key-file', short), 'at least 8'), ('no key in it', ('--api-key-file', empty), 'no key'),
+                             ('no such variable', ('--api-key-env', 'IM_NOT_SET'), 'IM_NOT_SET'), ('no such host', ('--host', '127.0.0.300', '--api-key-file', short), 'at least 8'),
+                             ('no such address', ('--host', '127.0.0.300'), '127.0.0.300'),
+                             ('a socket in none', ('--unix', os.path.join(missing, 'x')), missing), ('a file as a socket', ('--unix', short), 'a file of that name')):
+        s = Server(*args, '--log-format', 'json', ready=False)
+        code, lines = s.wait(), [json.loads(line) for line in s.log]
+        errors = [x['message'] for x in lines if x['level'] == 'error']
+        check(code == 1 and len(errors) == 1 and word in errors[0] and not [x for x in lines if x['level'] == 'warning'], f'{what}: one error and exit code 1: {code} {s.text()}')
+        done = subprocess.run(command('serve', TINY, '--dry-run', *args), capture_output=True, timeout=60)
+        check(done.returncode == 1 and done.stdout == b'' and word in done.stderr.decode(), f'{what}: a dry run says so: {done.returncode} {done.stderr.decode()}')
+    whole = ('--tls-cert', cert, '--tls-key', key, '--cache-dir', missing)
+    done = subprocess.run(command('serve', TINY, '--dry-run', '--json', *whole), capture_output=True, timeout=60)
+    check(done.returncode == 0 and done.stderr == b'' and json.loads(done.stdout)['listen']['tls'] and not os.path.exists(missing), f'a dry run of what is right: {done}')
+    for what, path in (('an open folder', os.path.join(folder, 'open')), ('a file as a folder', short), ('a folder in none', os.path.join(missing, 'x'))):
+        done = subprocess.run(command('serve', TINY, '--dry-run', '--json', '--cache-dir', path), capture_output=True, timeout=60)
+        check(done.returncode == 0 and path.encode() in done.stderr and b'warning' in done.stderr and json.loads(done.stdout), f'{what}: a dry run warns: {done}')
+        with Server('--cache-dir', path) as s:
+            check(until(lambda: f'warning engine: prefix cache on disk: {path}' in s.text()), f'{what}: and a start goes on without it: {s.text()}')
+    with Server() as s:
+        done = subprocess.run(command('serve', TINY, '--dry-run', '--json', '--port', str(s.port)), capture_output=True, timeout=60)
+        check(done.returncode == 0 and b'in use' in done.stderr and json.loads(done.stdout), f'a port that is in use is no mistake of the settings: {done}')
 
 
 def ids_and_log():
@@ -158,7 +196,7 @@ def plan():
 
 
 def full():
-    """A full queue and a request that can never fit get 503 with Retry-After; others go on."""
+    """A full queue gets 503 with Retry-After, a request that can never fit 400; others go on."""
     model, options = slow_model()
     with Server(*options, '--parallel', 1, '--queue', 2, '--max-tokens', 30, model=model) as s:
         body = {'prompt': 'Hello', 'max_tokens': 60, 'ignore_eos': True}
@@ -172,10 +210,18 @@ def full():
         expect_error(a if isinstance(a, Answer) else Answer(200, {}, b''), 503, 'the same for a stream', None, 'queue_full')
         check(all(x.wait(60 * SLOWER) for x in streams) and all(x.events()[-1] == '[DONE]' for x in streams), 'the others are answered')
         check(s.complete('x').json()['usage']['completion_tokens'] <= 30, '--max-tokens is the default')
-    with Server('--kv-tokens', 128, '--context', 512) as s:
-        a = s.complete([20] * 200, max_tokens=4)
-        check(a.status == 503 and 'retry-after' in a.headers and a.error, f'a request that can never fit: {a}')
-        check(s.complete([20] * 20, max_tokens=4).status == 200, 'one that fits')
+    for context in ((), ('--context', 512)):
+        with Server('--kv-tokens', 128, *context) as s:
+            check('warning' in s.text() and '128' in s.text(), f'few positions are said at the start: {s.text()}')
+            a = s.complete([20] * 200, max_tokens=4)
+            expect_error(a, 400, 'a request that can never fit', 'prompt', 'context_length_exceeded')
+            check('128' in a.error['message'] and '200' in a.error['message'] and '--kv-tokens' in a.error['message'], f'with the numbers: {a}')
+            check(s.complete([20] * 20, max_tokens=4).status == 200, 'one that fits')
+            a = s.complete([20] * 20, ignore_eos=True)
+            check(a.status == 200 and a.json()['usage']['total_tokens'] == 128, f'without max_tokens: all that there is: {a}')
+            check(s.get('/v1/models').json()['data'][0]['ironmule']['context'] == 128, 'the model says how many')
+    done = subprocess.run(command('serve', TINY, '--kv-tokens', '63', '--dry-run'), capture_output=True, timeout=60)
+    check(done.returncode == 2 and b'--kv-tokens' in done.stderr, f'less than a page: {done.stderr}')
     with Server(*options, '--timeout-request', 1, '--parallel', 1, model=model) as s:
         a = s.complete('Hello', max_tokens=400, ignore_eos=True)
         expect_error(a, 504, 'a deadline', None, 'timeout')
