@@ -23,19 +23,38 @@ static bool wrong(checker *c, const char *fault)
     return false;
 }
 
+#define EACH UINT64_C(0x0101010101010101) /* times a byte: eight of it */
+#define TOPS (EACH * 0x80)
+
+static uint64_t load(const char *p) { return im__load_u64((const uint8_t *)p); }
+
+/* The top bit of a byte is set if the byte is zero; those above a zero byte may be set as well. */
+static uint64_t zeros(uint64_t w) { return (w - EACH) & ~w & TOPS; }
+
+/* Index of the first byte that has its top bit set, or another one; w is not 0. */
+static size_t first_byte(uint64_t w) { return (size_t)__builtin_ctzll(w) / 8; }
+
 static const char *skip_blanks(const char *p, const char *end)
 {
-    while (p < end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
-    return p;
+    for (;;) {
+        if (p == end || (unsigned char)*p > ' ') return p;
+        if (*p != ' ' && *p != '\n' && *p != '\r' && *p != '\t') return p;
+        p++;
+        while (end - p >= 8 && *p == ' ') {
+            uint64_t other = load(p) ^ EACH * ' ';
+            if (other != 0) {
+                p += first_byte(other);
+                break;
+            }
+            p += 8;
+        }
+    }
 }
 
-/* Are all 8 bytes plain: ASCII, no control character, no quote, no backslash? A byte that is below n gives its top bit in (w - n) & ~w. */
-static bool plain_word(const char *p)
+/* The bytes that are not plain (top bits, as zeros gives them): not ASCII, control characters, quote, backslash. */
+static uint64_t odd_bytes(uint64_t w)
 {
-    const uint64_t each = UINT64_C(0x0101010101010101), tops = UINT64_C(0x8080808080808080);
-    uint64_t w = im__load_u64((const uint8_t *)p), quote = w ^ each * '"', slash = w ^ each * '\\';
-    uint64_t low = (w - each * 0x20) & ~w, is_quote = (quote - each) & ~quote, is_slash = (slash - each) & ~slash;
-    return ((w | low | is_quote | is_slash) & tops) == 0;
+    return ((w | ((w - EACH * 0x20) & ~w)) & TOPS) | zeros(w ^ EACH * '"') | zeros(w ^ EACH * '\\');
 }
 
 static int hex_digit(char c)
@@ -96,7 +115,10 @@ static bool check_string(checker *c)
     uint32_t code;
     if (c->at == c->end || *c->at != '"') return wrong(c, "a string is missing");
     for (c->at++;;) {
-        while (c->end - c->at >= 8 && plain_word(c->at)) c->at += 8;
+        for (uint64_t odd = 0; odd == 0 && c->end - c->at >= 8;) {
+            odd = odd_bytes(load(c->at));
+            c->at += odd == 0 ? 8 : first_byte(odd);
+        }
         if (c->at == c->end) return wrong(c, "a string without an end");
         unsigned char byte = (unsigned char)*c->at;
         if (byte == '"') break;
@@ -239,31 +261,39 @@ const char *im__json_kind_name(im__json v)
     return names[im__json_kind_of(v)];
 }
 
-static const char *string_end(const char *p)
+/* Bytes up to `end` belong to the text. */
+static const char *string_end(const char *p, const char *end)
 {
-    for (p++; *p != '"'; p++)
+    for (p++;; p++) {
+        for (uint64_t hit = 0; hit == 0 && end - p >= 8;) {
+            hit = zeros(load(p) ^ EACH * '"') | zeros(load(p) ^ EACH * '\\');
+            p += hit == 0 ? 8 : first_byte(hit);
+        }
+        if (*p == '"') return p + 1;
         if (*p == '\\') p++;
-    return p + 1;
+    }
+}
+
+/* Behind the array or object at p. Outside strings only brackets, braces and letters have the bit 0x40. */
+static const char *container_end(const char *p, const char *end)
+{
+    for (size_t depth = 0;; p++) {
+        for (uint64_t hit = 0; hit == 0 && end - p >= 8;) {
+            uint64_t w = load(p);
+            hit = (w & EACH * 0x40) << 1 | zeros(w ^ EACH * '"');
+            p += hit == 0 ? 8 : first_byte(hit);
+        }
+        if (*p == '"') p = string_end(p, end) - 1;
+        if (*p == '{' || *p == '[') depth++;
+        if ((*p == '}' || *p == ']') && --depth == 0) return p + 1;
+    }
 }
 
 static const char *value_end(const char *p, const char *end)
 {
-    size_t depth = 0;
-    do {
-        if (*p == '"') {
-            p = string_end(p);
-        } else if (*p == '{' || *p == '[') {
-            depth++;
-            p++;
-        } else if (*p == '}' || *p == ']') {
-            depth--;
-            p++;
-        } else if (depth > 0) {
-            p++;
-        } else {
-            while (p < end && strchr(",]} \t\r\n", *p) == NULL) p++;
-        }
-    } while (depth > 0);
+    if (*p == '"') return string_end(p, end);
+    if (*p == '{' || *p == '[') return container_end(p, end);
+    while (p < end && strchr(",]} \t\r\n", *p) == NULL) p++;
     return p;
 }
 
@@ -280,7 +310,7 @@ bool im__json_next(im__json_items *i, im__json *key, im__json *value)
     im__json name = {NULL, 0};
     if (i->at == i->end) return false;
     if (i->named) {
-        name = (im__json){i->at, (size_t)(string_end(i->at) - i->at)};
+        name = (im__json){i->at, (size_t)(string_end(i->at, i->end) - i->at)};
         i->at = skip_blanks(skip_blanks(i->at + name.len, i->end) + 1, i->end);
     }
     if (key != NULL) *key = name;

@@ -12,6 +12,8 @@ tokenizer_model_test(test_tokenizer_smollm2 SmolLM2-135M-Instruct.Q4_1.gguf smol
 
 im_test(test_tokenizer_published SOURCES test_tokenizer_published.c vocab_fixture.c LINK PkgConfig::jansson LABELS deep)
 
+im_test(test_tokenizer_json SOURCES test_tokenizer_json.c vocab_fixture.c LINK PkgConfig::jansson)
+
 add_executable(tokenizer_ids tokenizer_ids.c)
 target_link_libraries(tokenizer_ids PRIVATE ironmule_internal)
 im_script_test(test_tokenizer_differential SCRIPT test_tokenizer_differential.py ARGS $<TARGET_FILE:tokenizer_ids> LABELS deep slow host TIMEOUT 900)

@@ -8,12 +8,23 @@
 /* Nothing, or an empty string: a feature that is not in use. */
 static bool unused(im__json v) { return im__json_absent(v) || im__json_is(v, ""); }
 
+/* "type" is the first member of most files: the others, which are long, are not walked for it. */
+static im_status check_kind(im__json_build *b, im__json model)
+{
+    im__json key, value;
+    im__json_items items = im__json_items_of(model);
+    while (im__json_next(&items, &key, &value)) {
+        if (!im__json_is(key, "type")) continue;
+        return im__json_is(value, "BPE") ? IM_OK : im__json_unknown(b, "the kind of model", value);
+    }
+    return im__fail(b->err, IM_ERR_FORMAT, "%s: \"model\" has no type", b->name);
+}
+
 im_status im__json_read_model(im__json_build *b, im__json model)
 {
-    im__json type, dropout, fuse_unk, byte_fallback, ignore_merges, prefix, suffix;
+    im__json dropout, fuse_unk, byte_fallback, ignore_merges, prefix, suffix;
     double rate = 0;
-    IM__TRY(im__json_type(b, model, "\"model\"", &type));
-    if (!im__json_is(type, "BPE")) return im__json_unknown(b, "the kind of model", type);
+    IM__TRY(check_kind(b, model));
     const im__json_field field[] = {
         {"type", NULL},
         {"dropout", &dropout},
