@@ -87,54 +87,6 @@ void vocab_fixture_init(vocab_fixture *f, json_t *vocab)
     s->add_space_prefix = integer_of(vocab, "add_space_prefix");
 }
 
-/* The merge list as strings "left right"; some files have pairs. */
-static json_t *joined_merges(const json_t *merges)
-{
-    json_t *out = json_array(), *m;
-    size_t i;
-    json_array_foreach((json_t *)merges, i, m)
-    {
-        if (json_is_string(m))
-            json_array_append(out, m);
-        else
-            json_array_append_new(
-                out, json_sprintf("%s %s", json_string_value(json_array_get(m, 0)), json_string_value(json_array_get(m, 1))));
-    }
-    return out;
-}
-
-static void place(json_t *tokens, json_t *types, json_int_t id, json_t *token, int type)
-{
-    while ((json_int_t)json_array_size(tokens) <= id) {
-        json_array_append_new(tokens, json_string(""));
-        json_array_append_new(types, json_integer(IM__TOKEN_UNUSED));
-    }
-    json_array_set_new(tokens, (size_t)id, token);
-    json_array_set_new(types, (size_t)id, json_integer(type));
-}
-
-void vocab_fixture_init_published(vocab_fixture *f, json_t *tokenizer_json, const char *pre)
-{
-    json_t *model = json_object_get(tokenizer_json, "model"), *tokens = json_array(), *types = json_array(), *value;
-    const char *key;
-    size_t i;
-    json_object_foreach(json_object_get(model, "vocab"), key, value)
-    {
-        place(tokens, types, json_integer_value(value), json_string(key), IM__TOKEN_NORMAL);
-    }
-    json_array_foreach(json_object_get(tokenizer_json, "added_tokens"), i, value)
-    {
-        bool special = json_is_true(json_object_get(value, "special"));
-        place(tokens, types, json_integer_value(json_object_get(value, "id")), json_incref(json_object_get(value, "content")),
-              special ? IM__TOKEN_CONTROL : IM__TOKEN_USER_DEFINED);
-    }
-    json_t *vocab = json_pack("{s:s, s:s, s:o, s:o, s:o}", "model", "gpt2", "pre", pre, "tokens", tokens, "types", types, "merges",
-                              joined_merges(json_object_get(model, "merges")));
-    assert_non_null(vocab);
-    vocab_fixture_init(f, vocab);
-    json_decref(vocab);
-}
-
 void vocab_fixture_clear(vocab_fixture *f)
 {
     free(f->token);

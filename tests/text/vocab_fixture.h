@@ -25,8 +25,6 @@ typedef struct vocab_fixture {
 
 /* Fills in `f` from the description; holds a reference to it. Free with vocab_fixture_clear. */
 void vocab_fixture_init(vocab_fixture *f, json_t *vocab);
-/* The same from a published tokenizer.json of a byte-level family. */
-void vocab_fixture_init_published(vocab_fixture *f, json_t *tokenizer_json, const char *pre);
 void vocab_fixture_clear(vocab_fixture *f);
 /* Fails the test with the library's message when it cannot be made. */
 im__tokenizer *vocab_fixture_tokenizer(const vocab_fixture *f);
