@@ -289,35 +289,71 @@ static const char *container_end(const char *p, const char *end)
     }
 }
 
+static bool is_container(const char *p) { return *p == '{' || *p == '['; }
+
 static const char *value_end(const char *p, const char *end)
 {
     if (*p == '"') return string_end(p, end);
-    if (*p == '{' || *p == '[') return container_end(p, end);
+    if (is_container(p)) return container_end(p, end);
     while (p < end && strchr(",]} \t\r\n", *p) == NULL) p++;
     return p;
 }
 
+/* `end`: of the value or of a text that the value ends in. */
+static im__json_items items_at(const char *p, const char *end)
+{
+    return (im__json_items){.at = skip_blanks(p + 1, end), .end = end, .named = *p == '{'};
+}
+
 im__json_items im__json_items_of(im__json v)
 {
-    im__json_kind kind = im__json_kind_of(v);
-    if (kind != IM__JSON_OBJECT && kind != IM__JSON_ARRAY) return (im__json_items){0};
-    const char *end = v.ptr + v.len - 1;
-    return (im__json_items){.at = skip_blanks(v.ptr + 1, end), .end = end, .named = kind == IM__JSON_OBJECT};
+    return v.len > 0 && is_container(v.ptr) ? items_at(v.ptr, v.ptr + v.len) : (im__json_items){0};
+}
+
+static bool at_end(const im__json_items *i) { return i->at == i->end || *i->at == '}' || *i->at == ']'; }
+
+im__json im__json_key(const im__json_items *i)
+{
+    if (!i->named || at_end(i)) return (im__json){NULL, 0};
+    return (im__json){i->at, (size_t)(string_end(i->at, i->end) - i->at)};
+}
+
+/* From the key at `at` to the value. */
+static void to_value(im__json_items *i, im__json key) { i->at = skip_blanks(skip_blanks(i->at + key.len, i->end) + 1, i->end); }
+
+static void behind_value(im__json_items *i, const char *end)
+{
+    i->at = skip_blanks(end, i->end);
+    if (i->at < i->end && *i->at == ',') i->at = skip_blanks(i->at + 1, i->end);
 }
 
 bool im__json_next(im__json_items *i, im__json *key, im__json *value)
 {
-    im__json name = {NULL, 0};
-    if (i->at == i->end) return false;
-    if (i->named) {
-        name = (im__json){i->at, (size_t)(string_end(i->at, i->end) - i->at)};
-        i->at = skip_blanks(skip_blanks(i->at + name.len, i->end) + 1, i->end);
-    }
+    im__json name = im__json_key(i);
+    if (at_end(i)) return false;
+    if (i->named) to_value(i, name);
     if (key != NULL) *key = name;
     *value = (im__json){i->at, (size_t)(value_end(i->at, i->end) - i->at)};
-    i->at = skip_blanks(i->at + value->len, i->end);
-    if (i->at < i->end) i->at = skip_blanks(i->at + 1, i->end); /* the comma */
+    behind_value(i, i->at + value->len);
     return true;
+}
+
+bool im__json_enter(im__json_items *i, im__json_items *inside)
+{
+    im__json_items there = *i;
+    if (at_end(i)) return false;
+    if (i->named) to_value(&there, im__json_key(i));
+    if (!is_container(there.at)) return false;
+    *i = there;
+    *inside = items_at(i->at, i->end);
+    return true;
+}
+
+void im__json_leave(im__json_items *i, im__json_items *inside)
+{
+    im__json value;
+    while (im__json_next(inside, NULL, &value)) continue;
+    behind_value(i, inside->at + 1);
 }
 
 int im__json_member(im__json object, const char *name, im__json *out)

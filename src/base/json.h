@@ -49,6 +49,12 @@ im__json_items im__json_items_of(im__json v);
 /* False at the end. *key is that of an object's member (a string), no value in an array; NULL allowed. */
 bool im__json_next(im__json_items *i, im__json *key, im__json *value);
 
+/* Large values need not be stepped over, which costs a look at each of their bytes, before they are read: the array or object that comes next is entered, and
+ * left again, wherever its items stand. im__json_enter gives false, and does nothing, when it is neither or nothing comes. */
+im__json im__json_key(const im__json_items *i); /* of the member that comes next; no value in an array and at the end */
+bool im__json_enter(im__json_items *i, im__json_items *inside);
+void im__json_leave(im__json_items *i, im__json_items *inside);
+
 /* The member of this name: returns how many there are, 0, 1 or 2 for more than one; *out is the first, or no value. */
 int im__json_member(im__json object, const char *name, im__json *out);
 

@@ -264,7 +264,10 @@ static void broken_json_is_refused(void **state)
     static const refusal r[] = {
         {"", "empty", IM_ERR_FORMAT},
         {"[]", "not an object", IM_ERR_FORMAT},
-        {"{'model':null}", "no type", IM_ERR_FORMAT},
+        {"{'model':null}", "no vocabulary", IM_ERR_FORMAT},
+        {"{'model':[]}", "is a list", IM_ERR_FORMAT},
+        {"{'model':{'type':'BPE'},'model':{'type':'BPE'}}", "twice", IM_ERR_FORMAT},
+        {"{'model':{'type':'BPE','vocab':{},'vocab':{}}}", "twice", IM_ERR_FORMAT},
         {"{'odd':1}", "\"odd\"", IM_ERR_UNSUPPORTED},
         {"{'version':1,'version':1}", "twice", IM_ERR_FORMAT},
         {VOCABULARY("{'\\ud83d':0}", "[]"), "not JSON", IM_ERR_FORMAT},

@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -92,7 +93,7 @@ static void what_is_not_json(void **state)
 static void levels_are_bounded(void **state)
 {
     (void)state;
-    char text[200], *copy;
+    char text[400], *copy;
     for (int levels = 64; levels <= 65; levels++) {
         memset(text, '[', (size_t)levels);
         memset(text + levels, ']', (size_t)levels);
@@ -212,6 +213,53 @@ static void order_of_strings(void **state)
         }
 }
 
+static void entering_and_leaving(void **state)
+{
+    (void)state;
+    char *copy;
+    im__json key, v;
+    im__json_items inside, deeper;
+    im__json_items i = im__json_items_of(good("{\"a\": {\"x\": [1, {\"}\": 2}], \"y\": 3} , \"b\":[], \"c\": 4}", &copy));
+    assert_true(im__json_is(im__json_key(&i), "a"));
+    assert_true(im__json_enter(&i, &inside) && im__json_is(im__json_key(&inside), "x"));
+    assert_true(im__json_enter(&inside, &deeper));
+    assert_int_equal(im__json_key(&deeper).len, 0);
+    assert_false(im__json_enter(&deeper, &(im__json_items){0}));
+    assert_true(im__json_next(&deeper, NULL, &v) && *v.ptr == '1');
+    im__json_leave(&inside, &deeper);
+    assert_true(im__json_next(&inside, &key, &v) && im__json_is(key, "y") && *v.ptr == '3');
+    assert_false(im__json_next(&inside, &key, &v) || im__json_enter(&inside, &deeper));
+    im__json_leave(&i, &inside);
+    assert_true(im__json_enter(&i, &inside));
+    im__json_leave(&i, &inside);
+    assert_false(im__json_enter(&i, &inside));
+    assert_true(im__json_next(&i, &key, &v) && im__json_is(key, "c") && *v.ptr == '4');
+    assert_int_equal(im__json_key(&i).len, 0);
+    im__free(copy);
+}
+
+/* Runs of white space and strings of every length: what is read eight bytes at a time ends where it should. */
+static void lengths(void **state)
+{
+    (void)state;
+    for (int n = 0; n < 40; n++) {
+        char text[400], *copy;
+        im__json v;
+        snprintf(text, sizeof text, "[%*s\"%.*s\\n\"%*s,%*s{\"k\":\"%.*s\"}%*s, 7 ]", n, "", n,
+                 "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz", n, "", n, "", n,
+                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789{}[]", n, "");
+        im__json_items i = im__json_items_of(good(text, &copy));
+        assert_true(im__json_next(&i, NULL, &v));
+        assert_int_equal(v.len, n + 4);
+        assert_true(im__json_next(&i, NULL, &v));
+        assert_int_equal(v.len, n + 8);
+        assert_true(im__json_next(&i, NULL, &v));
+        assert_int_equal(v.len, 1);
+        assert_false(im__json_next(&i, NULL, &v));
+        im__free(copy);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +269,8 @@ int main(void)
         cmocka_unit_test(numbers),
         cmocka_unit_test(strings),
         cmocka_unit_test(order_of_strings),
+        cmocka_unit_test(entering_and_leaving),
+        cmocka_unit_test(lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

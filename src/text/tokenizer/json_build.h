@@ -50,6 +50,10 @@ typedef struct im__json_field {
 /* Takes the members of an object; absent ones become no value. Refuses unknown and repeated ones. `what` is the object's name in messages. */
 im_status im__json_fields(im__json_build *b, im__json object, const char *what, const im__json_field *field);
 
+/* The same for one member. *seen: 0 before the first. */
+im_status im__json_take(im__json_build *b, im__json key, im__json value, const char *what, const im__json_field *field,
+                        unsigned *seen);
+
 im_status im__json_flag(im__json_build *b, im__json v, const char *what, bool absent, bool *out); /* null is absent */
 im_status im__json_bytes(im__json_build *b, im__json v, const char *what, im__bytes *out);        /* a string, kept in the arena */
 im_status im__json_type(im__json_build *b, im__json object, const char *what, im__json *type);    /* its member "type" */
@@ -59,7 +63,7 @@ bool im__json_absent(im__json v);                                               
 
 /* ---- the parts, in the order in which they are called ---- */
 
-im_status im__json_read_model(im__json_build *b, im__json model);
+im_status im__json_read_model(im__json_build *b, im__json_items *members);
 im_status im__json_read_vocab(im__json_build *b);
 im_status im__json_read_added(im__json_build *b);
 im_status im__json_read_added_config(im__json_build *b); /* those of tokenizer_config.json */

@@ -13,6 +13,18 @@ static const im__json_field *field_of(const im__json_field *field, im__json key)
 
 static int shown(im__json v) { return (int)(v.len > 80 ? 80 : v.len); }
 
+im_status im__json_take(im__json_build *b, im__json key, im__json value, const char *what, const im__json_field *field,
+                        unsigned *seen)
+{
+    const im__json_field *f = field_of(field, key);
+    if (f == NULL)
+        return im__fail(b->err, IM_ERR_UNSUPPORTED, "%s: the key %.*s of %s is not known", b->name, shown(key), key.ptr, what);
+    if (*seen >> (f - field) & 1) return im__fail(b->err, IM_ERR_FORMAT, "%s: %s has the key \"%s\" twice", b->name, what, f->name);
+    *seen |= 1u << (f - field);
+    if (f->out != NULL) *f->out = value;
+    return IM_OK;
+}
+
 im_status im__json_fields(im__json_build *b, im__json object, const char *what, const im__json_field *field)
 {
     im__json key, value;
@@ -23,15 +35,7 @@ im_status im__json_fields(im__json_build *b, im__json object, const char *what, 
         if (f->out != NULL) *f->out = (im__json){NULL, 0};
     }
     im__json_items items = im__json_items_of(object);
-    while (im__json_next(&items, &key, &value)) {
-        const im__json_field *f = field_of(field, key);
-        if (f == NULL)
-            return im__fail(b->err, IM_ERR_UNSUPPORTED, "%s: the key %.*s of %s is not known", b->name, shown(key), key.ptr, what);
-        if (seen >> (f - field) & 1)
-            return im__fail(b->err, IM_ERR_FORMAT, "%s: %s has the key \"%s\" twice", b->name, what, f->name);
-        seen |= 1u << (f - field);
-        if (f->out != NULL) *f->out = value;
-    }
+    while (im__json_next(&items, &key, &value)) IM__TRY(im__json_take(b, key, value, what, field, &seen));
     return IM_OK;
 }
 

@@ -8,25 +8,14 @@
 /* Nothing, or an empty string: a feature that is not in use. */
 static bool unused(im__json v) { return im__json_absent(v) || im__json_is(v, ""); }
 
-/* "type" is the first member of most files: the others, which are long, are not walked for it. */
-static im_status check_kind(im__json_build *b, im__json model)
+im_status im__json_read_model(im__json_build *b, im__json_items *members)
 {
-    im__json key, value;
-    im__json_items items = im__json_items_of(model);
-    while (im__json_next(&items, &key, &value)) {
-        if (!im__json_is(key, "type")) continue;
-        return im__json_is(value, "BPE") ? IM_OK : im__json_unknown(b, "the kind of model", value);
-    }
-    return im__fail(b->err, IM_ERR_FORMAT, "%s: \"model\" has no type", b->name);
-}
-
-im_status im__json_read_model(im__json_build *b, im__json model)
-{
-    im__json dropout, fuse_unk, byte_fallback, ignore_merges, prefix, suffix;
+    im__json key, value, type = {NULL, 0}, dropout = type, fuse_unk = type, byte_fallback = type, ignore_merges = type,
+                         prefix = type, suffix = type;
+    unsigned seen = 0;
     double rate = 0;
-    IM__TRY(check_kind(b, model));
     const im__json_field field[] = {
-        {"type", NULL},
+        {"type", &type},
         {"dropout", &dropout},
         {"unk_token", &b->unk_token},
         {"continuing_subword_prefix", &prefix},
@@ -38,7 +27,12 @@ im_status im__json_read_model(im__json_build *b, im__json model)
         {"merges", &b->merges},
         {0},
     };
-    IM__TRY(im__json_fields(b, model, "\"model\"", field));
+    if (!members->named) return im__fail(b->err, IM_ERR_FORMAT, "%s: \"model\" is a list, not an object", b->name);
+    while (im__json_next(members, &key, &value)) {
+        if (im__json_is(key, "type") && !im__json_is(value, "BPE")) return im__json_unknown(b, "the kind of model", value);
+        IM__TRY(im__json_take(b, key, value, "\"model\"", field, &seen));
+    }
+    if (type.len == 0) return im__fail(b->err, IM_ERR_FORMAT, "%s: \"model\" has no type", b->name);
     if (!im__json_absent(dropout) && !(im__json_double(dropout, &rate) && rate == 0))
         return im__json_unknown(b, "the dropout", dropout);
     if (!unused(prefix)) return im__json_unknown(b, "the continuing_subword_prefix", prefix);
@@ -155,27 +149,43 @@ typedef struct merges {
     size_t cut;         /* where the right part begins */
 } merges;
 
-/* The parts of "left right" or ["left", "right"]; false when it is neither. */
-static bool split_merge(merges *m, im__json v)
+/* "left right" */
+static bool split_string(merges *m, im__json v)
 {
-    im__json part[2], more;
-    m->both.len = 0;
-    if (im__json_kind_of(v) == IM__JSON_STRING) {
-        m->left.len = 0;
-        im__json_text(v, &m->left);
-        const char *gap = m->left.len == 0 ? NULL : memchr(m->left.data, ' ', m->left.len);
-        if (gap == NULL || m->left.failed) return false;
-        m->cut = (size_t)(gap - m->left.data);
-        im__buf_append(&m->both, m->left.data, m->cut);
-        im__buf_append(&m->both, gap + 1, m->left.len - m->cut - 1);
-        return memchr(gap + 1, ' ', m->left.len - m->cut - 1) == NULL;
-    }
-    im__json_items items = im__json_items_of(v);
-    if (im__json_kind_of(v) != IM__JSON_ARRAY || !im__json_next(&items, NULL, &part[0]) || !im__json_next(&items, NULL, &part[1]) ||
-        im__json_next(&items, NULL, &more) || !im__json_text(part[0], &m->both))
-        return false;
+    m->left.len = 0;
+    im__json_text(v, &m->left);
+    const char *gap = m->left.len == 0 ? NULL : memchr(m->left.data, ' ', m->left.len);
+    if (gap == NULL || m->left.failed) return false;
+    size_t rest = m->left.len - (size_t)(gap - m->left.data) - 1;
+    m->cut = (size_t)(gap - m->left.data);
+    im__buf_append(&m->both, m->left.data, m->cut);
+    im__buf_append(&m->both, gap + 1, rest);
+    return memchr(gap + 1, ' ', rest) == NULL;
+}
+
+/* ["left", "right"] */
+static bool split_pair(merges *m, im__json_items *parts)
+{
+    im__json part;
+    if (!im__json_next(parts, NULL, &part) || !im__json_text(part, &m->both)) return false;
     m->cut = m->both.len;
-    return im__json_text(part[1], &m->both);
+    return im__json_next(parts, NULL, &part) && im__json_text(part, &m->both) && !im__json_next(parts, NULL, &part);
+}
+
+/* The parts of the next merge, in *good whether they are two; false at the end of the list. */
+static bool next_merge(merges *m, im__json_items *list, bool *good)
+{
+    im__json_items parts;
+    im__json v;
+    m->both.len = 0;
+    if (im__json_enter(list, &parts)) {
+        *good = !parts.named && split_pair(m, &parts);
+        im__json_leave(list, &parts);
+        return true;
+    }
+    if (!im__json_next(list, NULL, &v)) return false;
+    *good = im__json_kind_of(v) == IM__JSON_STRING && split_string(m, v);
+    return true;
 }
 
 /* `guess`: a likely id of the whole. */
@@ -214,15 +224,14 @@ static bool is_strange(const im__json_build *b, int32_t id)
 /* A merge that would make a control token out of plain text is left out: where such text counts, the token is cut out of it before. */
 static im_status collect_merges(im__json_build *b, merges *m)
 {
-    im__json v;
+    bool two;
     im__pair_slot pair = {.id = -2};
     im__json_items items = im__json_items_of(b->merges);
-    for (uint32_t rank = 0; im__json_next(&items, NULL, &v); rank++) {
-        bool two = split_merge(m, v);
+    for (uint32_t rank = 0; next_merge(m, &items, &two); rank++) {
         if (m->both.failed || m->left.failed) return im__json_memory(b);
         if (!two || !resolve_merge(b->t, m, pair.id + 1, &pair))
             return im__fail(b->err, IM_ERR_FORMAT, "%s: merge %lu, %.*s, is not made of two tokens that make a third", b->name,
-                            (unsigned long)rank, (int)(v.len > 80 ? 80 : v.len), v.ptr);
+                            (unsigned long)rank, (int)(m->both.len > 80 ? 80 : m->both.len), m->both.len == 0 ? "" : m->both.data);
         pair.rank = rank;
         b->merges_strange = b->merges_strange || is_strange(b, pair.left) || is_strange(b, pair.right);
         if (im__tokenizer_type(b->t, pair.id) != IM__TOKEN_CONTROL && !push_pair(m, pair)) return im__json_memory(b);

@@ -298,7 +298,8 @@ im__tokenizer *im__tokenizer_blank(void)
     im__tokenizer *t = im__calloc(1, sizeof *t);
     if (t == NULL) return NULL;
     t->space = blank;
-    t->source = (im__vocab_source){.bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    t->source =
+        (im__vocab_source){.bos = -1, .eos = -1, .unk = -1, .pad = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     for (size_t i = 0; i < 256; i++) t->byte_id[i] = -1;
     for (size_t i = 0; i < IM__RUN_MAX; i++) t->run_id[i] = -1;
     return t;

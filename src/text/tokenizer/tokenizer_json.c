@@ -41,7 +41,8 @@ static im_status check_texts(im__json_build *b, const im__tokenizer_json_texts *
 /* Truncation and padding are for batches of training texts. */
 static im_status open_parts(im__json_build *b, im__json root)
 {
-    im__json model;
+    im__json key, value;
+    unsigned seen = 0;
     const im__json_field field[] = {
         {"version", NULL},
         {"truncation", NULL},
@@ -51,11 +52,22 @@ static im_status open_parts(im__json_build *b, im__json root)
         {"pre_tokenizer", &b->pre_tokenizer},
         {"post_processor", &b->post_processor},
         {"decoder", &b->decoder},
-        {"model", &model},
+        {"model", NULL},
         {0},
     };
-    IM__TRY(im__json_fields(b, root, "the file", field));
-    return im__json_read_model(b, model);
+    if (im__json_kind_of(root) != IM__JSON_OBJECT)
+        return im__fail(b->err, IM_ERR_FORMAT, "%s: the file is %s, not an object", b->name, im__json_kind_name(root));
+    for (im__json_items items = im__json_items_of(root), members; (key = im__json_key(&items)).len > 0;) {
+        bool inside = im__json_is(key, "model") && im__json_enter(&items, &members);
+        value = (im__json){NULL, 0};
+        if (!inside) im__json_next(&items, NULL, &value);
+        IM__TRY(im__json_take(b, key, value, "the file", field, &seen));
+        if (!inside) continue;
+        IM__TRY(im__json_read_model(b, &members));
+        im__json_leave(&items, &members);
+    }
+    if (b->vocab.len > 0) return IM_OK;
+    return im__fail(b->err, IM_ERR_FORMAT, "%s: there is no vocabulary", b->name);
 }
 
 /* Room by the size of the file: an entry of the vocabulary ("a":1,) takes 6 bytes at least, so ids with holes between them cannot ask for much. */
