@@ -97,7 +97,7 @@ need_packages() {
 
 packages_build=(command:cc:gcc command:c++:g++ file:/usr/include/stdlib.h:libc6-dev command:cmake:cmake command:ninja:ninja-build command:pkg-config:pkg-config
     library:jansson:libjansson-dev library:libutf8proc:libutf8proc-dev library:libxxhash:libxxhash-dev
-    library:libedit:libedit-dev library:libevent_openssl:libevent-dev library:openssl:libssl-dev)
+    library:libedit:libedit-dev library:libevent_openssl:libevent-dev library:openssl:libssl-dev library:libcurl:libcurl4-openssl-dev)
 packages_download=(command:python3:python3 venv::python3-venv)
 
 need_cmake() {

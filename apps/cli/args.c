@@ -7,6 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool (*args_setting)(const char *command, const char *option, const char **value, const char **where);
+void (*args_observer)(const arg_command *command, const arg_option *options);
+
+bool args_takes_model(const arg_command *c) { return c->most > 0 && !c->no_model; }
+
 /* ---- help ---------------------------------------------------------------------------------------------------------------------------- */
 
 static void print_option(const arg_option *o)
@@ -21,7 +26,7 @@ static void print_help(const arg_command *c, const arg_option *options)
 {
     printf("ironmule %s - %s\n\nUsage: ironmule %s [options] %s\n\nOptions:\n", c->name, c->summary, c->name, c->usage);
     for (const arg_option *o = options; o->name != NULL; o++) print_option(o);
-    printf("  %-28s %s\n", "    --model MODEL", "MODEL as an option in place of the argument");
+    if (args_takes_model(c)) printf("  %-28s %s\n", "    --model MODEL", "MODEL as an option in place of the argument");
     printf("  %-28s %s\n", "-h, --help", "this text");
     if (c->details != NULL) printf("\n%s\n", c->details);
     if (c->examples != NULL) printf("\nExamples:\n%s\n", c->examples);
@@ -88,7 +93,7 @@ static int unknown(const arg_command *c, const arg_option *options, const char *
     size_t n = 0;
     snprintf(given, sizeof given, "%.*s", (int)strcspn(option, "="), option);
     for (const arg_option *o = options; o->name != NULL && n < 61; o++) names[n++] = o->name;
-    names[n++] = "model";
+    if (args_takes_model(c)) names[n++] = "model";
     names[n++] = "help";
     names[n] = NULL;
     if (strlen(given) > 2 && longer_names(given, names, longer, sizeof longer))
@@ -149,7 +154,7 @@ static int parse_option(const arg_command *c, const arg_option *options, int arg
     const arg_option model_option[] = {{"model", 0, ARG_STRING, model, "MODEL", NULL, 0, 0},
                                        {NULL, 0, ARG_FLAG, NULL, NULL, NULL, 0, 0}};
     const arg_option *o = find(options, name, n, is_long ? 0 : name[0]);
-    if (o == NULL && is_long) o = find(model_option, name, n, 0);
+    if (o == NULL && is_long && args_takes_model(c)) o = find(model_option, name, n, 0);
     if (o == NULL) return is_long ? unknown(c, options, name) : args_wrong(c, "unknown option %s", arg);
     if (o->kind == ARG_FLAG) return is_long && equals != NULL ? args_wrong(c, "--%s takes no value", o->name) : set(c, o, NULL);
     if (is_long && equals != NULL) return set(c, o, equals + 1);
@@ -170,11 +175,34 @@ static int place_model(const arg_command *c, const char *model, arg_rest *rest)
     return -1;
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    return false;
+}
+
+/* What the settings say comes first, so that the command line can say otherwise. */
+static int take_settings(const arg_command *c, const arg_option *options)
+{
+    for (const arg_option *o = options; args_setting != NULL && o->name != NULL; o++) {
+        const char *value = NULL, *where = NULL;
+        if (!args_setting(c->name, o->name, &value, &where)) return 1;
+        if (value == NULL || (o->kind == ARG_FLAG && strcmp(value, "true") != 0)) continue;
+        int code = set(c, o, value);
+        if (code >= 0) return fprintf(stderr, "(--%s is set by %s)\n", o->name, where), code;
+    }
+    return -1;
+}
+
 int args_parse(const arg_command *c, const arg_option *options, int argc, char **argv, arg_rest *rest)
 {
     bool only_arguments = false;
     const char *model = NULL;
     *rest = (arg_rest){.count = 0};
+    if (args_observer != NULL) return args_observer(c, options), 0;
+    int set_already = asks_for_help(argc, argv) ? -1 : take_settings(c, options);
+    if (set_already >= 0) return set_already;
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
         bool option = !only_arguments && arg[0] == '-' && arg[1] != 0;

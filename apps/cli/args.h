@@ -2,7 +2,7 @@
  *
  * Command-line options as data: one table a command serves parsing, --help and error messages alike. Long options take "--name value" or
  * "--name=value"; options and other arguments may be mixed; "--" ends the options; "-" alone is an argument (standard input). Every command
- * takes its first argument, the model, as "--model MODEL" too.
+ * takes its first argument, the model, as "--model MODEL" too. An option that the command line does not give may come from the settings.
  */
 #ifndef IRONMULE_CLI_ARGS_H
 #define IRONMULE_CLI_ARGS_H
@@ -41,6 +41,7 @@ typedef struct arg_command {
     const char *details;  /* paragraphs below the options; NULL: none */
     const char *examples; /* lines; NULL: none */
     size_t least, most;   /* number of arguments that are no options */
+    bool no_model;        /* the first of them is no model */
 } arg_command;
 
 typedef struct arg_rest {
@@ -50,6 +51,16 @@ typedef struct arg_rest {
 
 /* Parses argv[0 .. argc). Returns -1 to go on, or the exit code: 0 after --help (printed to stdout), 2 after a message about wrong usage on stderr. */
 int args_parse(const arg_command *command, const arg_option *options, int argc, char **argv, arg_rest *rest);
+
+/* What the settings say for an option of a command: *value stays NULL when they say nothing, *where is for messages. Returns false after a message: they
+ * cannot be read. NULL (at first): no settings. */
+extern bool (*args_setting)(const char *command, const char *option, const char **value, const char **where);
+
+/* When set, args_parse parses nothing: it shows the command to the observer and returns 0. So completion and manual see the tables that commands really have. */
+extern void (*args_observer)(const arg_command *command, const arg_option *options);
+
+/* Does this command take its model as --model too? */
+bool args_takes_model(const arg_command *command);
 
 /* Prints "ironmule COMMAND: MESSAGE" and how to get help; returns 2. */
 int args_wrong(const arg_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
+#include "defaults.h"
+#include "hub/hub_net.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -10,19 +12,21 @@ static const arg_command about = {
     .usage = "[MODEL]",
     .details = "Without MODEL: what this build is. With MODEL: what the file says of itself and the memory that it needs. "
                "--program prints\n"
-               "the list of operations that the model is; its digest is part of the model's identity.",
-    .examples = "  ironmule info --json\n  ironmule info model.gguf --program",
+               "the list of operations that the model is; its digest is part of the model's identity. --settings shows each "
+               "setting and whether it comes\n"
+               "from the environment, from the file or from the program.",
+    .examples = "  ironmule info --json\n  ironmule info model.gguf --program\n  ironmule info --settings",
     .least = 0,
     .most = 1,
 };
 
 typedef struct settings {
     run_options run;
-    bool json, program;
+    bool json, program, settings;
 } settings;
 
 static const char *const libraries[] = {
-    "utf8proc (MIT)", "jansson (MIT)", "libedit (BSD-3-Clause)", "xxHash (BSD-2-Clause)", NULL,
+    "utf8proc (MIT)", "jansson (MIT)", "libedit (BSD-3-Clause)", "xxHash (BSD-2-Clause)", "libcurl (curl)", NULL,
 };
 
 static json_t *strings(const char *const *list)
@@ -55,9 +59,10 @@ static json_t *build_document(void)
 #else
         "gcc " __VERSION__;
 #endif
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s, s], s:s, s:o}", "version", im_version(), "numerics", im_numerics_version(),
-                     "licence", "Apache-2.0", "compiler", compiler, "cpu_levels", strings(im_cpu_levels()), "backends", "cpu",
-                     "cuda", "cuda", cuda, "libraries", strings(libraries));
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s, s], s:s, s:b, s:o}", "version", im_version(), "numerics",
+                     im_numerics_version(), "licence", "Apache-2.0", "compiler", compiler, "cpu_levels", strings(im_cpu_levels()),
+                     "backends", "cpu", "cuda", "cuda", cuda, "downloads", hub_net_missing() == NULL, "libraries",
+                     strings(libraries));
 }
 
 static int print_build(void)
@@ -67,7 +72,7 @@ static int print_build(void)
            im_version(), im_numerics_version(), json_string_value(json_object_get(doc, "compiler")),
            json_string_value(json_object_get(doc, "cuda")));
     for (const char *const *level = im_cpu_levels(); *level != NULL; level++) printf(" %s", *level);
-    printf("\nlibraries:");
+    printf("\ndownloads: %s\nlibraries:", hub_net_missing() == NULL ? "yes, when asked for" : hub_net_missing());
     for (size_t i = 0; libraries[i] != NULL; i++) printf("%s %s", i == 0 ? "" : ",", libraries[i]);
     printf("\n");
     json_decref(doc);
@@ -133,11 +138,21 @@ static int run(const im_model *model, const settings *s)
     return s->json ? print_json(model_document(&info, &plan)) : print_model(&info, &plan);
 }
 
+static int print_settings(bool json)
+{
+    const store_settings *now = defaults_read(about.name);
+    if (now == NULL) return EXIT_FAILED;
+    if (json) return print_json(defaults_json(now));
+    defaults_print(now);
+    return EXIT_DONE;
+}
+
 int cmd_info(int argc, char **argv)
 {
     settings s = {0};
     arg_rest rest;
     const arg_option options[] = {
+        {"settings", 0, ARG_FLAG, &s.settings, NULL, "print the settings and where they come from", 0, 0},
         {"program", 0, ARG_FLAG, &s.program, NULL, "print the model's list of operations", 0, 0},
         {"json", 0, ARG_FLAG, &s.json, NULL, "one JSON document", 0, 0},
         RUN_OPTIONS(s.run),
@@ -146,6 +161,7 @@ int cmd_info(int argc, char **argv)
     int code = args_parse(&about, options, argc, argv, &rest);
     if (code >= 0) return code;
     if (s.program && rest.count == 0) return args_wrong(&about, "--program needs a MODEL");
+    if (s.settings) return print_settings(s.json);
     if (rest.count == 0) return s.json ? print_json(build_document()) : print_build();
     im_model *model = open_model(about.name, rest.item[0], false, NULL);
     if (model == NULL) return EXIT_FAILED;

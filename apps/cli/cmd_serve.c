@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
 #include "serve/serve.h"
+#include "store/resolve.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const arg_command about = {
     .name = "serve",
@@ -28,7 +30,7 @@ static const arg_command about = {
 typedef struct settings {
     serve_options o;
     const char *template_file, *mode, *cpu, *device, *device_fallback, *log_format, *log_level;
-    const char *cache_ram, *cache_disk, *kv_tokens, *max_body;
+    const char *cache_ram, *cache_host, *cache_disk, *kv_tokens, *max_body;
     int64_t port, threads, context, chunk, parallel, queue, connections, max_tokens, choices;
     arg_list aliases, origins, hosts;
     double max_step_ms;
@@ -91,6 +93,7 @@ static int read_sizes(settings *s)
 {
     uint64_t body = s->o.max_body;
     int code = read_size("cache-ram", s->cache_ram, &s->o.engine.cache_ram);
+    if (code < 0) code = read_size("cache-host", s->cache_host, &s->o.engine.cache_host);
     if (code < 0) code = read_size("cache-disk", s->cache_disk, &s->o.engine.cache_disk);
     if (code < 0) code = read_size("kv-tokens", s->kv_tokens, &s->o.engine.kv_tokens);
     if (code < 0) code = read_size("max-body", s->max_body, &body);
@@ -110,6 +113,13 @@ static bool is_name(const char *name)
     for (const char *c = name; *c != 0; c++) good = good && (unsigned char)*c >= ' ' && *c != 127;
     json_decref(text);
     return good;
+}
+
+/* A model that was called by a name answers to it. */
+static void take_name(settings *s, const char *model)
+{
+    bool room = s->aliases.count < sizeof s->aliases.item / sizeof *s->aliases.item - 1;
+    if (room && !looks_like_path(model) && access(model, F_OK) != 0 && is_name(model)) s->aliases.item[s->aliases.count++] = model;
 }
 
 static int check(const settings *s)
@@ -157,16 +167,26 @@ static void take_over(settings *s)
 
 /* ---- the plan ------------------------------------------------------------------------------------------------------------------------------------------ */
 
-enum { DEFAULT_CACHE_MIB = 512 };
+enum { DEFAULT_CACHE_MIB = 512, DEFAULT_HOST_GIB = 4 };
 
 static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
 
 static uint64_t plan_bytes(const im_memory_plan *p) { return p->weights + p->kv + p->workspace; }
 
+/* Behind a GPU's memory: so many gigabytes of the machine's own, or a quarter of it. */
+static uint64_t host_cache(void)
+{
+    im_machine_info machine;
+    im_machine_get_info(&machine);
+    uint64_t wish = (uint64_t)DEFAULT_HOST_GIB << 30;
+    return machine.memory_available > 0 && machine.memory_available / 4 < wish ? machine.memory_available / 4 : wish;
+}
+
 /* The cache takes half a gigabyte unless told otherwise, but never more than a quarter of what the plan leaves free. */
 static im_status plan(settings *s, im_memory_plan *p, im_error *err)
 {
     im_engine_options *e = &s->o.engine;
+    if (s->cache_host == NULL) e->cache_host = host_cache();
     if (s->cache_ram == NULL) {
         e->cache_ram = 0;
         im_status status = im_engine_plan(s->o.model, e, p, err);
@@ -209,13 +229,15 @@ static int dry_run(const settings *s, const im_memory_plan *p)
     if (code >= 0) return code;
     const serve_options *o = &s->o;
     const im_engine_options *e = &o->engine;
-    json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)p->weights, "kv", (json_int_t)p->kv,
-                               "workspace", (json_int_t)p->workspace, "total", (json_int_t)plan_bytes(p), "available",
-                               (json_int_t)p->available, "kv_bytes_per_token", (json_int_t)p->kv_bytes_per_token);
-    json_t *engine = json_pack("{s:I, s:i, s:i, s:I, s:f, s:I, s:I, s:s?, s:I}", "threads", (json_int_t)e->threads, "parallel",
-                               (int)e->max_sequences, "context", (int)e->context, "queue", (json_int_t)e->max_queue, "max_step_ms",
-                               e->max_step_ms, "kv_tokens", (json_int_t)e->kv_tokens, "cache_ram", (json_int_t)e->cache_ram,
-                               "cache_dir", e->cache_dir, "cache_disk", (json_int_t)e->cache_disk);
+    json_t *memory =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)p->weights, "kv", (json_int_t)p->kv, "workspace",
+                  (json_int_t)p->workspace, "total", (json_int_t)plan_bytes(p), "available", (json_int_t)p->available,
+                  "kv_bytes_per_token", (json_int_t)p->kv_bytes_per_token, "host", (json_int_t)p->host);
+    json_t *engine =
+        json_pack("{s:I, s:i, s:i, s:I, s:f, s:I, s:I, s:I, s:s?, s:I}", "threads", (json_int_t)e->threads, "parallel",
+                  (int)e->max_sequences, "context", (int)e->context, "queue", (json_int_t)e->max_queue, "max_step_ms",
+                  e->max_step_ms, "kv_tokens", (json_int_t)e->kv_tokens, "cache_ram", (json_int_t)e->cache_ram, "cache_host",
+                  (json_int_t)p->host, "cache_dir", e->cache_dir, "cache_disk", (json_int_t)e->cache_disk);
     json_t *limits =
         json_pack("{s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "max_head", (json_int_t)o->max_head,
                   "max_body", (json_int_t)o->max_body, "max_output", (json_int_t)o->max_output, "max_connections",
@@ -300,6 +322,8 @@ int cmd_serve(int argc, char **argv)
         {"max-step-ms", 0, ARG_NUMBER, &s.max_step_ms, "X", "a newcomer's prompt holds running answers up no longer (0: no limit)",
          0, 1e6},
         {"cache-ram", 0, ARG_STRING, &s.cache_ram, "SIZE", "prefix cache in memory (default 512M or what is spare; 0: none)", 0, 0},
+        {"cache-host", 0, ARG_STRING, &s.cache_host, "SIZE", "on a GPU: the machine's own memory behind it (default 4G; 0: none)",
+         0, 0},
         {"cache-dir", 0, ARG_STRING, &o->engine.cache_dir, "FOLDER", "keep the prefix cache on disk too, over restarts", 0, 0},
         {"cache-disk", 0, ARG_STRING, &s.cache_disk, "SIZE", "size of that folder at most (default 4G)", 0, 0},
         {"threads", 't', ARG_INT, &s.threads, "N", "threads that compute (default: one a physical core)", 1, 1024},
@@ -329,6 +353,7 @@ int cmd_serve(int argc, char **argv)
     int code = args_parse(&about, options, argc, argv, &rest);
     if (code >= 0) return code;
     if (s.json && !s.dry_run) return args_wrong(&about, "--json needs --dry-run");
+    take_name(&s, rest.item[0]);
     if ((code = check(&s)) >= 0 || (code = read_sizes(&s)) >= 0) return code;
     apply_mode(&s);
     take_over(&s);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
 
+#include "store/resolve.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -90,18 +92,26 @@ static void expect_vanishing(const char *who, const char *path)
     sigaction(SIGBUS, &action, NULL);
 }
 
-im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre)
+im_model *open_model(const char *who, const char *named, bool vocabulary_only, const char *pre)
 {
     im_error err;
-    im_model *model;
+    im_model *model = NULL;
     im_model_options o;
+    resolved found;
+    if (model_resolve(&found, named, &err) != IM_OK) {
+        say_failed(who, &err);
+        return NULL;
+    }
     im_model_options_defaults(&o);
     o.vocabulary_only = vocabulary_only;
     o.pre_tokenizer = pre;
-    expect_vanishing(who, path);
-    if (im_model_open(&model, path, &o, &err) == IM_OK) return model;
-    say_failed(who, &err);
-    return NULL;
+    expect_vanishing(who, found.path);
+    if (im_model_open(&model, found.path, &o, &err) != IM_OK) {
+        model = NULL;
+        say_failed(who, &err);
+    }
+    resolved_free(&found);
+    return model;
 }
 
 static void draw_load(void *user, double fraction) { progress_draw(user, fraction, NULL); }

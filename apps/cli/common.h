@@ -30,6 +30,17 @@ int cmd_perplexity(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_benchmark(int argc, char **argv);
+int cmd_models(int argc, char **argv);
+int cmd_setup(int argc, char **argv);
+int cmd_start(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
+int cmd_manual(int argc, char **argv);
+
+/* All of them, ended by one without a name; those of `models`. */
+extern const command commands[], models_commands[];
+
+/* Shows each command's table, those of sub-commands too, to the observer (args.h). */
+void observe_commands(void (*observer)(const arg_command *command, const arg_option *options));
 
 /* ---- messages ---- */
 
@@ -83,9 +94,9 @@ typedef struct sampling_options {
 /* Says so when options of random choice were given, but the choice is greedy. */
 im_sampling sampling_of(const char *who, const sampling_options *o);
 
-/* Opens the model, or says why not (NULL). `vocabulary_only`: no weights. `pre` may be NULL. A file that is cut short while it is in use ends the program with
+/* Opens the model (a path, a registered name, or an id in the local cache of the Hub), or says why not (NULL). `vocabulary_only`: no weights. `pre` may be NULL. A file that is cut short while it is in use ends the program with
  * a message. */
-im_model *open_model(const char *who, const char *path, bool vocabulary_only, const char *pre);
+im_model *open_model(const char *who, const char *model, bool vocabulary_only, const char *pre);
 
 /* Says so when the user asks for more positions than the model was made for. */
 void warn_context(const char *who, const im_model *model, int64_t context);

@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
+#include "defaults.h"
 
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const command commands[] = {
+const command commands[] = {
+    {"start", "one step to a chat: settings, a model, the server, the chat page", cmd_start},
     {"generate", "one answer to standard output, streamed", cmd_generate},
     {"chat", "a conversation in the terminal", cmd_chat},
     {"serve", "an HTTP server with an OpenAI-compatible API and a chat page", cmd_serve},
+    {"models", "models on this machine: list, show, add and download, remove", cmd_models},
+    {"setup", "writes the settings", cmd_setup},
     {"tokenize", "token ids and pieces of a text", cmd_tokenize},
     {"template", "a conversation as the model's chat template renders it", cmd_template},
     {"perplexity", "how well a model predicts a text", cmd_perplexity},
     {"benchmark", "speed of prompts and answers", cmd_benchmark},
     {"doctor", "checks this machine: features, kernels, memory, bandwidth", cmd_doctor},
     {"info", "version, build, kernel levels; a model's metadata and program", cmd_info},
+    {"completion", "completion of commands for bash, zsh and fish", cmd_completion},
+    {"manual", "manual pages", cmd_manual},
+    {NULL, NULL, NULL},
 };
-#define COMMANDS (sizeof commands / sizeof *commands)
+#define COMMANDS (sizeof commands / sizeof *commands - 1)
 
 static int help(FILE *f)
 {
@@ -28,7 +35,8 @@ static int help(FILE *f)
     for (size_t i = 0; i < COMMANDS; i++) fprintf(f, "  %-12s %s\n", commands[i].name, commands[i].summary);
     fprintf(
         f,
-        "\n'ironmule COMMAND --help' describes a command. MODEL is a GGUF file, any shard of a split one, or a folder with one.\n"
+        "\n'ironmule COMMAND --help' describes a command. MODEL is a GGUF file, any shard of a split one, or a folder; or a name\n"
+        "of 'ironmule models list', or an id like ORG/NAME:Q4_K_M of a model in the local Hugging Face cache.\n"
         "Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 "
         "interrupted.\n");
     return f == stdout ? EXIT_DONE : EXIT_USAGE;
@@ -76,6 +84,7 @@ int main(int argc, char **argv)
     /* For line editing, in UTF-8 wherever that is possible; numbers stay in the C locale. */
     if (setlocale(LC_CTYPE, "") == NULL || MB_CUR_MAX == 1) setlocale(LC_CTYPE, "C.UTF-8");
     signal(SIGPIPE, SIG_DFL);
+    args_setting = defaults_setting;
     int code = dispatch(argc, argv);
     bool written = fflush(stdout) == 0 && !ferror(stdout);
     return written || code == EXIT_USAGE ? code : say("", "standard output cannot be written");

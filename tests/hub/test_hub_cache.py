@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models by name from the local cache: revisions, links, shards, several roots, other writers' caches, and never a packet."""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+from hub_client import Home, TINY, check, command, skip, verdict
+
+A, B = 'a' * 40, 'b' * 40
+
+
+def store(repo, commit, files, digest):
+    """Files of a snapshot as links to blobs; `digest` keeps those of two revisions apart."""
+    for i, (path, data) in enumerate(files.items()):
+        blob = os.path.join(repo, 'blobs', f'{digest}{i:02d}'.ljust(64, '0'))
+        link = os.path.join(repo, 'snapshots', commit, path)
+        for p in (blob, link):
+            os.makedirs(os.path.dirname(p), exist_ok=True)
+        with open(blob, 'wb') as f:
+            f.write(data)
+        os.symlink(os.path.relpath(blob, os.path.dirname(link)), link)
+
+
+def ref(repo, name, text):
+    path = os.path.join(repo, 'refs', name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, 'w') as f:
+        f.write(text)
+
+
+def other_model():
+    """The tiny model with another name in it."""
+    data = open(TINY, 'rb').read()
+    return data
+
+
+def revisions():
+    tiny = open(TINY, 'rb').read()
+    with Home() as home:
+        repo = home.repo('acme/tiny')
+        store(repo, A, {'m-Q4_0.gguf': tiny}, 'a')
+        store(repo, B, {'m-Q4_0.gguf': tiny[:-1]}, 'b')
+        home.refused(f'not its revision "main"; commits there: ', 'models', 'show', 'acme/tiny')
+        for text in (A, A + '\n', A + '\r\n'):
+            ref(repo, 'main', text)
+            got = home.good('models', 'show', 'acme/tiny')
+            check(got and got['path'] == os.path.join(repo, 'snapshots', A, 'm-Q4_0.gguf') and got['runs'] is True, f'main: {got}')
+        ref(repo, 'refs/pr/1', B)
+        for name, commit in (('acme/tiny@refs/pr/1', B), (f'acme/tiny@{B}', B), (f'acme/tiny@{A}:Q4_0', A)):
+            got = home.good('models', 'show', name)
+            check(got and got['commit'] == commit, f'{name}: {got}')
+        for text in ('', 'main', A[:39], '../' + A, B.upper()):
+            ref(repo, 'main', text)
+            home.refused('not its revision "main"', 'models', 'show', 'acme/tiny')
+        home.refused('not its revision "gone"', 'tokenize', 'acme/tiny@gone', 'x')
+        home.refused("is not in the cache", 'models', 'show', 'acme/absent')
+
+
+def every_command_takes_names():
+    with Home() as home:
+        repo = home.repo('acme/tiny')
+        store(repo, A, {'m-Q4_0.gguf': open(TINY, 'rb').read()}, 'a')
+        ref(repo, 'main', A)
+        home.good('models', 'add', 'acme/tiny', '--name', 'mine')
+        want = json.loads(home.run('tokenize', '--json', TINY, 'hello').stdout)
+        for name in ('acme/tiny', 'acme/tiny:Q4_0', 'mine', 'MINE'):
+            done = home.run('tokenize', '--json', name, 'hello')
+            check(done.returncode == 0 and json.loads(done.stdout) == want, f'{name}: {done}')
+        for args in (('generate', 'mine', '--raw', '-n', 2, 'hi'), ('info', 'mine'), ('serve', 'mine', '--dry-run')):
+            done = home.run(*args)
+            check(done.returncode == 0 or b'built without' in done.stderr, f'{args}: {done}')
+        # A path that is there comes before a name.
+        shutil.copy(TINY, os.path.join(home.path, 'mine'))
+        os.truncate(os.path.join(home.path, 'mine'), 100)
+        check(home.run('tokenize', 'mine', 'x').returncode == 1, 'a file was not taken before a name')
+
+
+def split_models():
+    data = os.environ.get('IM_TEST_DATA', '')
+    split = os.path.join(data, 'zoo', 'split.tar.xz')
+    with Home() as home:
+        shards = make_shards(home.path) if not os.path.exists(split) else None
+        if not shards:
+            return
+        repo = home.repo('acme/split')
+        store(repo, A, shards, 'a')
+        ref(repo, 'main', A)
+        first = sorted(shards)[0]
+        got = home.good('models', 'show', 'acme/split')
+        check(got and got['path'].endswith(first) and got['runs'], f'split: {got}')
+        snapshot = os.path.join(repo, 'snapshots', A)
+        for path in (*(os.path.join(snapshot, s) for s in shards), snapshot):
+            done = home.run('tokenize', path, 'x')
+            check(done.returncode == 0, f'{path}: {done}')
+        os.remove(os.path.join(snapshot, sorted(shards)[-1]))
+        home.refused(sorted(shards)[-1], 'tokenize', 'acme/split', 'x')
+
+
+def make_shards(_):
+    """The zoo has a split model."""
+    import tarfile
+    folder = os.path.join(os.environ.get('IM_TEST_DATA', ''), 'zoo')
+    for archive in sorted(os.listdir(folder)):
+        if not archive.endswith('.tar.xz'):
+            continue
+        with tarfile.open(os.path.join(folder, archive)) as tar:
+            members = [m for m in tar.getmembers() if '-of-0000' in m.name and m.name.endswith('.gguf')]
+            if not members:
+                continue
+            stem = members[0].name[:-len('-00001-of-00003.gguf')]
+            return {os.path.basename(m.name): tar.extractfile(m).read() for m in members if m.name.startswith(stem)}
+    return None
+
+
+def roots():
+    tiny = open(TINY, 'rb').read()
+    with Home() as home:
+        for place in ('one', 'two/hub'):
+            repo = os.path.join(home.path, place, 'models--acme--' + place[:3])
+            store(repo, A, {'m-Q4_0.gguf': tiny}, 'a')
+            ref(repo, 'main', A)
+        one, two = os.path.join(home.path, 'one'), os.path.join(home.path, 'two')
+        for env, name in (({'HF_HUB_CACHE': one}, 'acme/one'), ({'HF_HOME': two}, 'acme/two'), ({'HF_HUB_CACHE': one, 'HF_HOME': two}, 'acme/one'),
+                          ({'HF_HUB_CACHE': '~/one'}, 'acme/one'), ({'HUGGINGFACE_HUB_CACHE': one}, 'acme/one')):
+            done = home.run('models', 'list', '--names', env=env)
+            check(done.stdout.decode() == name + ':Q4_0\n', f'{env}: {done}')
+            check(home.run('tokenize', name, 'x', env=env).returncode == 0, f'{env}: {name}')
+
+
+def lists():
+    tiny = open(TINY, 'rb').read()
+    with Home() as home:
+        repo = home.repo('acme/many')
+        store(repo, A, {'m-Q4_0.gguf': tiny, 'm-Q8_0.gguf': tiny[:5000], 'mmproj-m-f16.gguf': b'x', 'README.md': b''}, 'a')
+        store(repo, B, {'config.json': b'{"model_type": "strange", "quantization": {"bits": 4, "group_size": 64}, "max_position_embeddings": 77}',
+                        'model.safetensors': b'x' * 500}, 'b')
+        ref(repo, 'main', A)
+        folder = os.path.join(home.path, 'plain')
+        os.makedirs(os.path.join(folder, 'sub'))
+        shutil.copy(TINY, os.path.join(folder, 'sub', 'plain.gguf'))
+        home.good('models', 'add', os.path.join(folder, 'sub', 'plain.gguf'), '--name', 'reg')
+        shutil.copy(TINY, os.path.join(folder, 'other.gguf'))
+        home.good('setup', '--set', f'model_folders={folder}:~/absent')
+        listed = {m['name']: m for m in home.good('models', 'list', '--context', '128')}
+        check(set(listed) == {'reg', 'acme/many:Q4_0', 'acme/many:Q8_0', f'acme/many@{B}', 'other'}, f'listed {sorted(listed)}')
+        good, bad, strange = listed['acme/many:Q4_0'], listed['acme/many:Q8_0'], listed[f'acme/many@{B}']
+        check(good['runs'] and good['family'] == 'llama' and good['format'] == 'gguf' and good['bytes'] == len(tiny) and good['needs_bytes'] > 0
+              and good['context'] == 128 and good['why_not'] is None and good['source'] == 'cache' and good['revision'] == 'main', f'{good}')
+        check(not bad['runs'] and bad['bytes'] == 5000 and bad['quantisation'] == 'Q8_0' and 'm-Q8_0.gguf' in bad['why_not'], f'{bad}')
+        check(not strange['runs'] and strange['format'] == 'safetensors' and strange['family'] == 'strange' and strange['why_not']
+              and strange['quantisation'] == '4-bit, groups of 64' and strange['made_for'] == 77, f'{strange}')
+        check(listed['reg']['source'] == 'registered' and listed['other']['source'] == 'folder', 'sources')
+        names = home.run('models', 'list', '--names').stdout.decode().split()
+        for name in names:
+            check(home.run('models', 'show', name).returncode == 0 or name == 'other', f'show {name}')
+        text = home.run('models', 'list').stdout.decode()
+        check(all(n in text for n in names), f'{text}')
+        before = home.good('models', 'show', 'reg', '--context', '16')['needs_bytes']
+        check(before < home.good('models', 'show', 'reg', '--context', '512')['needs_bytes'], 'memory does not grow with the context')
+
+
+def registering():
+    with Home() as home:
+        path = os.path.join(home.path, 'x.gguf')
+        shutil.copy(TINY, path)
+        home.good('models', 'add', 'x.gguf')
+        check([m['name'] for m in home.good('models', 'registered')] == ['x'], 'a name from the file')
+        home.good('models', 'add', './x.gguf', '--name', 'second')
+        check([m['name'] for m in home.good('models', 'registered')] == ['second', 'x'], 'the latest is first')
+        home.good('models', 'add', './x.gguf', '--name', 'x')
+        check([m['name'] for m in home.good('models', 'registered')] == ['x', 'second'], 'one of the same name goes')
+        home.refused('no model is registered as nobody', 'models', 'remove', 'nobody')
+        home.good('models', 'remove', 'second')
+        check(os.path.exists(path), 'weights went with the registration')
+        home.refused('nothing was removed', 'models', 'remove', 'x', '--delete', lines=None)
+        check(os.path.exists(path), 'the end of input counted as a yes')
+        done = home.run('models', 'remove', 'x', '--delete', stdin=b'n\n')
+        check(done.returncode == 1 and os.path.exists(path), f'{done}')
+        got = home.good('models', 'remove', 'x', '--delete', '--yes')
+        check(got['deleted'] and not os.path.exists(path) and home.good('models', 'registered') == [], f'{got}')
+        shutil.copy(TINY, path)
+        home.good('models', 'add', 'x.gguf')
+        os.remove(path)
+        home.refused('is registered as', 'tokenize', 'x', 'hello')
+        home.good('models', 'remove', 'x')
+        state = os.path.join(home.path, '.local/state/ironmule/models.json')
+        for text in ('', '{"version":2,"models":[]}', '{"version":1,"models":[{"name":"a"}]}', '[]', '{"version":1,"version":1,"models":[]}'):
+            with open(state, 'w') as f:
+                f.write(text)
+            home.refused('damaged, or from a later version', 'models', 'registered')
+            home.refused('damaged, or from a later version', 'models', 'add', TINY)
+            check(open(state).read() == text, 'a damaged file was written over')
+
+
+def many_writers():
+    """Ten at once: none is lost."""
+    with Home() as home:
+        processes = [home.start('models', 'add', TINY, '--name', f'm{i}') for i in range(10)]
+        ends = [p.communicate(timeout=60) for p in processes]
+        names = {m['name'] for m in home.good('models', 'registered')}
+        check(names == {f'm{i}' for i in range(10)}, f'{names} {ends}')
+
+
+def deleting_from_the_cache():
+    tiny = open(TINY, 'rb').read()
+    with Home() as home:
+        shared = {'m-Q4_0.gguf': tiny}
+        first = home.hub.add('acme/tiny', {**shared, 'a-Q8_0.gguf': b'one' * 1000})
+        home.hub.add('acme/tiny', {**shared, 'b-Q8_0.gguf': b'two' * 1000}, revision='next')
+        home.good('models', 'add', 'acme/tiny', '--download', '--file', '*')
+        home.good('models', 'add', 'acme/tiny@next', '--download', '--file', '*')
+        got = home.good('models', 'remove', 'acme/tiny', '--delete', '--yes')
+        check(got['freed_bytes'] == 3000, f'the blob that both need went too: {got}')
+        check(home.run('models', 'show', 'acme/tiny').returncode == 1, 'still there')
+        check(home.run('tokenize', 'acme/tiny@next:Q4_0', 'x').returncode == 0, 'the other revision is damaged')
+        check(not os.path.exists(os.path.join(home.repo('acme/tiny'), 'snapshots', first)), 'the snapshot is there')
+        home.good('models', 'remove', 'acme/tiny@next', '--delete', '--yes')
+        check(not os.path.exists(home.repo('acme/tiny')), 'an empty folder is left')
+
+
+def offline_without_a_packet():
+    """In a namespace that has no network at all, and by what strace sees of sockets."""
+    tiny = open(TINY, 'rb').read()
+    with Home() as home:
+        repo = home.repo('acme/tiny')
+        store(repo, A, {'m-Q4_0.gguf': tiny}, 'a')
+        ref(repo, 'main', A)
+        for args in (('models', 'add', 'acme/tiny'), ('models', 'list'), ('models', 'show', 'acme/tiny'), ('generate', 'acme/tiny', '--raw', '-n', '2', 'hi'),
+                     ('models', 'add', 'acme/absent'), ('models', 'registered')):
+            if shutil.which('strace'):
+                log = os.path.join(home.path, 'log')
+                traced = subprocess.run(['strace', '-f', '-o', log, '-e', 'trace=network', *command(*args)], env=home.env, capture_output=True)
+                text = open(log).read()
+                if 'ptrace' in traced.stderr.decode():
+                    continue
+                check('socket(' not in text, f'{args}: {text[:300]}')
+        done = home.run('models', 'add', 'acme/tiny', '--download', env={'HF_HUB_OFFLINE': '1'})
+        check(done.returncode == 0, f'offline, what is here will do: {done}')
+        home.refused('is not in the cache', 'models', 'add', 'acme/absent', '--download', env={'HF_HUB_OFFLINE': 'yes'})
+        check(not home.hub.log, f'the hub was asked: {home.hub.log}')
+        alone = ['unshare', '-rn', *command('generate', 'acme/tiny', '--raw', '-n', '2', 'hi')]
+        if subprocess.run(['unshare', '-rn', 'true'], capture_output=True).returncode == 0:
+            done = subprocess.run(alone, env=home.env, capture_output=True)
+            check(done.returncode == 0, f'without a network: {done}')
+        elif not shutil.which('strace'):
+            skip('neither strace nor a network namespace here')
+
+
+revisions()
+every_command_takes_names()
+split_models()
+roots()
+lists()
+registering()
+many_writers()
+deleting_from_the_cache()
+offline_without_a_packet()
+raise SystemExit(verdict())
