@@ -110,6 +110,11 @@ static void write_cache(struct evbuffer *out, const im_engine_stats *e)
     for (int i = 0; i < IM_MISS_KINDS; i++)
         evbuffer_add_printf(out, "ironmule_cache_misses_total{reason=\"%s\"} %" PRIu64 "\n", im_cache_miss_name((im_cache_miss)i),
                             e->cache_misses[i]);
+    write_number(out, "ironmule_host_cache_hits_total", "counter", "Pages that came back to the GPU from the host's memory.",
+                 (double)e->host_hits);
+    write_number(out, "ironmule_host_cache_writes_total", "counter", "Pages copied from the GPU to the host's memory.",
+                 (double)e->host_writes);
+    write_number(out, "ironmule_host_cache_bytes", "gauge", "The host's memory held by pages.", (double)e->host_bytes);
     write_number(out, "ironmule_disk_cache_hits_total", "counter", "Pages read from the cache folder.", (double)e->disk_hits);
     write_number(out, "ironmule_disk_cache_writes_total", "counter", "Pages written to the cache folder.", (double)e->disk_writes);
     write_number(out, "ironmule_disk_cache_dropped_total", "counter", "Pages of the cache folder that were not usable.",

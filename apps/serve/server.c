@@ -232,6 +232,9 @@ static void say_plan(server *s)
                 "available %.0f MiB",
                 mib(p->weights), mib(p->kv), mib(s->o->engine.cache_ram), mib(p->workspace), mib(p->weights + p->kv + p->workspace),
                 mib(p->available));
+    if (p->host > 0)
+        journal_say(&s->journal, IM_LOG_INFO,
+                    "memory: of the GPU; besides up to %.0f MiB of this machine's own for the prefix cache", mib(p->host));
 }
 
 /* Why the cache cannot be kept there; 0: it can. The engine makes the folder when there is none; then the folder around it counts. */

@@ -200,6 +200,9 @@ typedef struct im_engine_options {
     /* "cpu": where CUDA cannot serve, the processor does, also when the device fails later: requests begin again from the tokens that they have, with the same bits.
      * NULL: requests that meet a failed device end with IM_ERR_DEVICE, and so do all that follow. */
     const char *device_fallback;
+    /* On a GPU with cache_ram, which is memory of the device then: bytes of the host's memory, taken as they are needed, in which the pages of finished requests stay as
+     * well, so that they come back, bit for bit, when the device had to make room. 0: none. On the processor it has no meaning. */
+    uint64_t cache_host;
 } im_engine_options;
 IM_API void im_engine_options_init(im_engine_options *o, size_t size);
 #define im_engine_options_defaults(o) im_engine_options_init((o), sizeof *(o))
@@ -208,7 +211,8 @@ IM_API void im_engine_options_init(im_engine_options *o, size_t size);
 typedef struct im_memory_plan {
     uint64_t weights, kv, workspace;
     uint64_t kv_bytes_per_token; /* of layers that see everything */
-    uint64_t available;          /* memory that this machine has free now */
+    uint64_t available;          /* memory that this machine, or its GPU, has free now */
+    uint64_t host; /* on a GPU: of the host's memory at most, for cache_host; weights and the others are the device's */
 } im_memory_plan;
 IM_API im_status im_engine_plan(const im_model *model, const im_engine_options *options, im_memory_plan *plan, im_error *err);
 
@@ -260,6 +264,7 @@ typedef struct im_engine_stats {
     double step_ms;                                       /* how long the present step has been running; 0: none is */
     double longest_step_ms;
     uint32_t device_failures, device_fallbacks; /* 1: the GPU has failed; 1: and the processor has taken over */
+    uint64_t host_hits, host_writes, host_bytes; /* of cache_host: pages that came back, pages copied, bytes held */
 } im_engine_stats;
 IM_API void im_engine_get_stats(im_engine *engine, im_engine_stats *stats);
 

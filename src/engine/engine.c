@@ -36,13 +36,15 @@ static im_status settle(const im_model *m, const im_engine_options *given, bool 
     if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
     if (o->chunk > o->context) o->chunk = o->context;
     if (!(o->max_step_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a step of %g ms", o->max_step_ms);
+    if (!cuda || o->cache_ram == 0) o->cache_host = 0;
     if (o->max_sequences == 0) o->max_sequences = 1;
     if (o->max_sequences > MOST_SEQUENCES)
         return im__fail(err, IM_ERR_ARGUMENT, "%u sequences; at most %d", o->max_sequences, MOST_SEQUENCES);
     return IM_OK;
 }
 
-static bool wants_tier(const im_engine_options *o) { return o->cache_dir != NULL && o->cache_ram > 0 && o->cache_disk > 0; }
+static bool wants_folder(const im_engine_options *o) { return o->cache_dir != NULL && o->cache_ram > 0 && o->cache_disk > 0; }
+static bool wants_tier(const im_engine_options *o) { return wants_folder(o) || o->cache_host > 0; }
 
 static im__kv_sizes kv_sizes(const im_model *m, const im_engine_options *o)
 {
@@ -96,7 +98,8 @@ static im_status plan_memory(const im_model *m, const im_engine_options *o, cons
                              .kv = backend.kv,
                              .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * VOCABULARY_BYTES,
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
-                             .available = backend.available};
+                             .available = backend.available,
+                             .host = o->cache_host};
     if (o->cache_ram > 0) plan->workspace += im__prefix_bytes(&sizes, o->context);
     if (wants_tier(o)) plan->workspace += tier_bytes(m, o);
     return IM_OK;
@@ -142,7 +145,10 @@ im_status im_engine_plan(const im_model *m, const im_engine_options *options, im
 
 static im_status refuse_what_does_not_fit(const im_memory_plan *plan, im_error *err)
 {
-    uint64_t need = plan->weights + plan->kv + plan->workspace;
+    uint64_t need = plan->weights + plan->kv + plan->workspace, host = plan->host == 0 ? 0 : im__machine_memory();
+    if (plan->host > host && host > 0)
+        return im__fail(err, IM_ERR_MEMORY, "%llu MiB of the host's memory are wanted for a cache, but only %llu MiB are available",
+                        (unsigned long long)(plan->host >> 20), (unsigned long long)(host >> 20));
     if (fits(plan)) return IM_OK;
     return im__fail(err, IM_ERR_MEMORY,
                     "%llu MiB are needed (weights %llu, KV cache %llu, workspace %llu), but only %llu MiB are available; a smaller "
@@ -206,12 +212,17 @@ static im_status fingerprint_pages(im_engine *e, im_error *err)
     return IM_OK;
 }
 
-static im_status open_folder(im_engine *e, const im_engine_options *o, im__tier **out, im_error *err)
+static im_status open_tiers(im_engine *e, const im_engine_options *o, bool folder, im__tier **out, im_error *err)
 {
-    im__disk_options disk = {
-        .folder = o->cache_dir, .limit = o->cache_disk, .backend = e->backend, .news = disk_news, .log = disk_log, .user = e};
+    im__disk_options disk = {.folder = folder ? o->cache_dir : NULL,
+                             .limit = o->cache_disk,
+                             .host = o->cache_host,
+                             .backend = e->backend,
+                             .news = disk_news,
+                             .log = disk_log,
+                             .user = e};
     for (int k = 0; k < IM__POOLS; k++) disk.page_bytes[k] = im__kv_page_bytes(&e->model->program, (im__pool_kind)k);
-    IM__TRY(fingerprint_pages(e, err));
+    if (folder) IM__TRY(fingerprint_pages(e, err));
     memcpy(disk.fingerprint, e->page_fingerprint, sizeof disk.fingerprint);
     return im__tier_open(out, e->prefix, &e->kv, &disk, err);
 }
@@ -227,9 +238,12 @@ im_status im__engine_open_tier(im_engine *e, const im_engine_options *o, im_erro
 {
     im_error why;
     im__tier *tier = NULL;
-    if (o->cache_dir == NULL) return IM_OK;
-    im_status status = wants_tier(o) ? open_folder(e, o, &tier, &why)
-                                     : im__fail(&why, IM_ERR_IO, "a folder needs cache_ram and cache_disk as well");
+    im_status status = IM_OK;
+    if (wants_folder(o))
+        status = open_tiers(e, o, true, &tier, &why);
+    else if (o->cache_dir != NULL)
+        status = im__fail(&why, IM_ERR_IO, "a folder needs cache_ram and cache_disk as well");
+    if (tier == NULL && (status == IM_OK || status == IM_ERR_IO) && o->cache_host > 0) IM__TRY(open_tiers(e, o, false, &tier, err));
     set_tier(e, tier);
     if (status == IM_OK) return IM_OK;
     if (status != IM_ERR_IO) return im__fail(err, status, "%s", why.message);

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* The folder stays; its thread must not touch the device's pages any more. */
+/* The folder stays, what lies in the host's memory goes; its thread must not touch the device's pages any more. */
 static void close_tier(im_engine *e)
 {
     pthread_mutex_lock(&e->lock);

@@ -4,6 +4,7 @@
 #include "base/machine.h"
 #include "base/thread.h"
 #include "engine/page_folder.h"
+#include "engine/page_shelf.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,9 @@
 
 struct im__disk {
     im__disk_options o;
-    im__folder *folder;
-    void *file; /* one file as bytes */
+    im__folder *folder; /* NULL: none */
+    im__shelf *shelf;   /* NULL: none */
+    void *file;         /* one file as bytes */
     size_t file_bytes;
 
     pthread_t thread;
@@ -58,21 +60,43 @@ static void could_not_write(im__disk *d, const im_error *err)
     d->warned = true;
 }
 
+static const void *find_on_shelf(im__disk *d, const im__page_key *key, size_t n)
+{
+    const void *file = d->shelf == NULL ? NULL : im__shelf_get(d->shelf, key->pool, &key->name, n);
+    return file == NULL ? NULL : im__page_file_check(key, file, n);
+}
+
+static void put_on_shelf(im__disk *d, const im__page_key *key, size_t n)
+{
+    if (d->shelf != NULL && im__shelf_put(d->shelf, key->pool, &key->name, d->file, n)) add(d, &d->count.host_writes, 1);
+}
+
+static const void *find_in_folder(im__disk *d, const im__page_key *key, size_t n)
+{
+    im__pool_kind k = key->pool;
+    if (d->folder == NULL || !im__folder_has(d->folder, k, &key->name))
+        return NULL; /* it had to make room since it was looked for */
+    bool read = im__folder_read(d->folder, k, &key->name, d->file, n);
+    const void *page = read ? im__page_file_check(key, d->file, n) : NULL;
+    if (page != NULL) {
+        put_on_shelf(d, key, n);
+        return page;
+    }
+    im__folder_drop(d->folder, k, &key->name);
+    add(d, &d->count.dropped, 1);
+    say(d, IM_LOG_DEBUG, "a file was damaged or another's, and dropped", "");
+    return NULL;
+}
+
 static bool load_page(im__disk *d, const im__disk_job *job, im__pool_kind k, size_t i)
 {
     im__page_key key = key_of(d, job, k, i);
     size_t n = im__page_file_size(&key);
-    if (!im__folder_has(d->folder, k, &key.name)) return false; /* it had to make room since it was looked for */
-    bool read = im__folder_read(d->folder, k, &key.name, d->file, n);
-    const void *page = read ? im__page_file_check(&key, d->file, n) : NULL;
-    if (page == NULL) {
-        im__folder_drop(d->folder, k, &key.name);
-        add(d, &d->count.dropped, 1);
-        say(d, IM_LOG_DEBUG, "a file was damaged or another's, and dropped", "");
-        return false;
-    }
-    if (!d->o.backend->page_write(d->o.backend, k, job->page[k][i], page)) return false;
-    add(d, &d->count.hits, 1);
+    const void *page = find_on_shelf(d, &key, n);
+    uint64_t *hits = page != NULL ? &d->count.host_hits : &d->count.hits;
+    if (page == NULL) page = find_in_folder(d, &key, n);
+    if (page == NULL || !d->o.backend->page_write(d->o.backend, k, job->page[k][i], page)) return false;
+    add(d, hits, 1);
     return true;
 }
 
@@ -81,9 +105,13 @@ static bool store_page(im__disk *d, const im__disk_job *job, im__pool_kind k, si
     im_error err;
     im__page_key key = key_of(d, job, k, i);
     size_t n = im__page_file_size(&key);
-    if (im__folder_touch(d->folder, k, &key.name)) return true;
+    bool on_shelf = d->shelf == NULL || im__shelf_touch(d->shelf, k, &key.name),
+         in_folder = d->folder == NULL || im__folder_touch(d->folder, k, &key.name);
+    if (on_shelf && in_folder) return true;
     if (!d->o.backend->page_read(d->o.backend, k, job->page[k][i], (char *)d->file + n - key.bytes)) return false;
     im__page_file_seal(&key, d->file);
+    if (!on_shelf) put_on_shelf(d, &key, n);
+    if (in_folder) return true;
     if (im__folder_write(d->folder, k, &key.name, d->file, n, &err) != IM_OK) {
         could_not_write(d, &err);
         return false;
@@ -130,8 +158,15 @@ static void append(im__disk_job **list, im__disk_job *job)
 /* The beginning of a text is used whenever its end is: it becomes the latest, so that ends go first. */
 static void touch(im__disk *d, const im__disk_job *job)
 {
-    for (size_t i = job->done; i-- > 0;)
+    im__disk_use(d, job->name, job->done);
+    for (size_t i = job->done; d->folder != NULL && i-- > 0;)
         for (int k = 0; k < IM__POOLS; k++) im__folder_touch(d->folder, (im__pool_kind)k, &job->name[i]);
+}
+
+void im__disk_use(im__disk *d, const im__page_name *name, size_t end)
+{
+    for (size_t i = end; d->shelf != NULL && i-- > 0;)
+        for (int k = 0; k < IM__POOLS; k++) im__shelf_touch(d->shelf, (im__pool_kind)k, &name[i]);
 }
 
 static void finish(im__disk *d, im__disk_job *job)
@@ -197,14 +232,19 @@ im__disk_job *im__disk_finished(im__disk *d)
     return list;
 }
 
-bool im__disk_has(im__disk *d, im__pool_kind pool, const im__page_name *name) { return im__folder_has(d->folder, pool, name); }
+bool im__disk_has(im__disk *d, im__pool_kind pool, const im__page_name *name)
+{
+    return (d->shelf != NULL && im__shelf_has(d->shelf, pool, name)) ||
+           (d->folder != NULL && im__folder_has(d->folder, pool, name));
+}
 
 im__disk_counts im__disk_count(im__disk *d)
 {
     pthread_mutex_lock(&d->lock);
     im__disk_counts count = d->count;
     pthread_mutex_unlock(&d->lock);
-    count.bytes = im__folder_bytes(d->folder);
+    count.bytes = d->folder == NULL ? 0 : im__folder_bytes(d->folder);
+    count.host_bytes = d->shelf == NULL ? 0 : im__shelf_bytes(d->shelf);
     return count;
 }
 
@@ -212,14 +252,15 @@ im__disk_counts im__disk_count(im__disk *d)
 
 static im_status open_disk(im__disk *d, im_error *err)
 {
-    size_t dropped;
+    size_t dropped = 0;
     for (int k = 0; k < IM__POOLS; k++) {
         im__page_key most = {.pages = (uint32_t)d->o.most_pages, .bytes = d->o.page_bytes[k]};
         if (im__page_file_size(&most) > d->file_bytes) d->file_bytes = im__page_file_size(&most);
     }
     d->file = im__aligned_alloc(d->file_bytes);
     if (d->file == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
-    IM__TRY(im__folder_open(&d->folder, d->o.folder, d->o.limit, d->o.fingerprint, &dropped, err));
+    if (d->o.folder != NULL) IM__TRY(im__folder_open(&d->folder, d->o.folder, d->o.limit, d->o.fingerprint, &dropped, err));
+    if (d->o.host > 0) IM__TRY(im__shelf_new(&d->shelf, d->o.host, err));
     d->count.dropped = dropped;
     if (!im__thread_start(&d->thread, disk_main, d)) return im__fail(err, IM_ERR_MEMORY, "cannot start a thread for files");
     d->started = true;
@@ -258,7 +299,8 @@ void im__disk_close(im__disk *d)
 {
     if (d == NULL) return;
     im__disk_stop(d);
-    im__folder_close(d->folder);
+    if (d->folder != NULL) im__folder_close(d->folder);
+    im__shelf_free(d->shelf);
     im__aligned_free(d->file, d->file_bytes);
     pthread_mutex_destroy(&d->lock);
     pthread_cond_destroy(&d->wake);

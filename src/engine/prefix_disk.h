@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second tier of the prefix cache: files of pages (page_file.h) in a private folder, written and read by a thread of its own, so that no step waits for a disk.
+ * The further tiers of the prefix cache: memory of the host behind that of a GPU (page_shelf.h), and files of pages (page_file.h) in a private folder; one or both. They are
+ * written and read by a thread of its own, so that no step waits for a disk or a copy.
  *
  * A file appears under its name only when it is whole (written beside, synchronised, renamed), and everything in it is checked when it is read, so neither a kill nor a crash
  * nor somebody else's file can give a wrong page. Files that are not right are removed when they have one of our names, and counted. The least recently used files go
@@ -19,8 +20,9 @@
 typedef struct im__disk im__disk;
 
 typedef struct im__disk_options {
-    const char *folder; /* made if it is not there; must belong to this user alone */
+    const char *folder; /* made if it is not there; must belong to this user alone. NULL: none */
     uint64_t limit;     /* bytes */
+    uint64_t host;      /* bytes of the host's memory; 0: none */
     unsigned char fingerprint[16];
     im__backend *backend;
     size_t page_bytes[IM__POOLS];
@@ -31,7 +33,8 @@ typedef struct im__disk_options {
 } im__disk_options;
 
 typedef struct im__disk_counts {
-    uint64_t hits, writes, dropped, bytes;
+    uint64_t hits, writes, dropped, bytes;       /* of the folder */
+    uint64_t host_hits, host_writes, host_bytes; /* of the host's memory */
 } im__disk_counts;
 
 typedef struct im__disk_job im__disk_job;
@@ -52,8 +55,10 @@ im_status im__disk_open(im__disk **out, const im__disk_options *o, im_error *err
 void im__disk_stop(im__disk *d);
 void im__disk_close(im__disk *d); /* stops as well */
 
-/* Is the page in the folder? It may be damaged still. Waits for no disk. */
+/* Is the page in one of the tiers? A file may be damaged still. Waits for no disk. */
 bool im__disk_has(im__disk *d, im__pool_kind pool, const im__page_name *name);
+/* The pages of these `end` names are in use, though not taken from here: they stay on the shelf for longer. Any thread. */
+void im__disk_use(im__disk *d, const im__page_name *name, size_t end);
 void im__disk_submit(im__disk *d, im__disk_job *job);
 im__disk_job *im__disk_finished(im__disk *d); /* a list */
 im__disk_counts im__disk_count(im__disk *d);

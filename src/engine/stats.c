@@ -50,6 +50,9 @@ void im_engine_get_stats(im_engine *e, im_engine_stats *stats)
     stats->disk_writes = disk.writes;
     stats->disk_dropped = disk.dropped;
     stats->disk_bytes = disk.bytes;
+    stats->host_hits = disk.host_hits;
+    stats->host_writes = disk.host_writes;
+    stats->host_bytes = disk.host_bytes;
 }
 
 void im__count_pages(im_engine *e)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-enum { STORES = 8 }; /* texts that may wait to be stored; of more, some are not */
+enum { STORES = 16 }; /* texts that may wait to be stored; of more, some are not */
 
 typedef struct store {
     im__disk_job job;
@@ -76,7 +76,11 @@ void im__tier_store(im__tier *t, const im__kv_seq *s, const int32_t *ids, const 
     store *free = NULL;
     for (int i = 0; t != NULL && i < STORES; i++)
         if (!t->store[i].busy) free = &t->store[i];
-    if (free == NULL || s->named == 0 || im__prefix_is_stored(t->cache, s, s->named)) return;
+    if (free == NULL || s->named == 0) return;
+    if (im__prefix_is_stored(t->cache, s, s->named) && reach(t, 0, name, s->named) == s->named) {
+        im__disk_use(t->disk, name, s->named); /* though the tier has not been asked */
+        return;
+    }
     size_t end = im__prefix_pin(t->cache, s, s->named, free->page);
     if (end == 0) return;
     memcpy(free->ids, ids, end * IM__PAGE * sizeof *ids);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between requests and the prefix cache's tier on disk: which pages of a prompt are worth loading, which of a finished request are to be stored. On the engine's
+ * Between requests and the prefix cache's tiers in the host's memory and on disk: which pages of a prompt are worth loading, which of a finished request are to be stored. On the engine's
  * thread.
  */
 #ifndef IRONMULE_ENGINE_TIER_H
@@ -14,7 +14,7 @@ typedef struct im__tier im__tier; /* NULL: there is none, and every call does no
 im_status im__tier_open(im__tier **out, im__prefix *cache, im__kv *kv, const im__disk_options *o, im_error *err);
 void im__tier_stop(im__tier *t); /* waits for its thread; collects nothing more */
 void im__tier_close(im__tier *t);
-/* Bytes that it takes. */
+/* Bytes that it takes beside what it holds. */
 size_t im__tier_bytes(const size_t page_bytes[IM__POOLS], size_t most_pages);
 
 /* One request's load: embedded in it, it must outlive the job. */

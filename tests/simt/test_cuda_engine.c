@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -271,6 +272,112 @@ static void another_fallback_is_refused(void **state)
     assert_non_null(strstr(err.message, "abacus"));
 }
 
+/* ---- memory of the host behind that of the device ------------------------------------------------------------------------------------- */
+
+enum { TEXTS = 3, LENGTH = 140 };
+
+static im_engine *open_cached(const char *path, const char *device, uint64_t ram, uint64_t host, const char *folder)
+{
+    im_engine *e = NULL;
+    im_error err = {IM_OK, ""};
+    im_engine_options o = sized(1, 64, 512, 2);
+    o.device = device;
+    o.cache_ram = ram;
+    o.cache_host = host;
+    o.cache_dir = folder;
+    o.cache_disk = folder == NULL ? 0 : 1 << 28;
+    if (im_engine_open(&e, path, &o, &err) != IM_OK) fail_msg("%s", err.message);
+    return e;
+}
+
+/* Bytes of so many pages of a usual text. */
+static uint64_t pages_of(const char *path, uint32_t pages)
+{
+    im_engine *e = open_cached(path, "cpu", 0, 0, NULL);
+    im_engine_info info;
+    im_engine_get_info(e, &info);
+    im_engine_close(e);
+    return info.memory.kv / (2 * 512 / 64) * pages;
+}
+
+static uint64_t ask_text(im_engine *e, uint32_t which, size_t *cached)
+{
+    im_request_options o;
+    im_result result;
+    im_error err = {IM_OK, ""};
+    im_request_options_defaults(&o);
+    o.max_tokens = 2;
+    o.ignore_eos = true;
+    im_request *r = submit_prompt(e, LENGTH, 50 + which, o);
+    if (im_request_wait(r, &result, &err) != IM_OK) fail_msg("%s", err.message);
+    uint64_t hash = result.logits_hash;
+    *cached = result.cached_tokens;
+    im_request_free(r);
+    for (int i = 0; i < 200; i++) { /* what is stored is stored in its own time */
+        uint64_t before = stats_of(e).host_writes;
+        usleep(2000);
+        if (stats_of(e).host_writes == before && i > 3) break;
+    }
+    return hash;
+}
+
+/* Texts that do not fit into the device's cache together, again and again. */
+static void round_trip(const char *path, uint32_t pages, uint64_t host, const char *folder, bool comes_back)
+{
+    const uint64_t ram = pages_of(path, pages);
+    uint64_t expected[TEXTS];
+    size_t cached, found = 0;
+    im_engine *cpu = open_cached(path, "cpu", 0, 0, NULL);
+    for (uint32_t i = 0; i < TEXTS; i++) expected[i] = ask_text(cpu, i, &cached);
+    im_engine_close(cpu);
+    start(fine);
+    im_engine *e = open_cached(path, "cuda", ram, host, folder);
+    for (uint32_t n = 0; n < 2 * TEXTS; n++) {
+        if (ask_text(e, n % TEXTS, &cached) != expected[n % TEXTS]) fail_msg("text %u has other bits", n);
+        if (n >= TEXTS) found += cached;
+    }
+    im_engine_stats s = stats_of(e);
+    im_engine_info info;
+    im_engine_get_info(e, &info);
+    assert_int_equal(info.memory.host, host);
+    assert_true(s.host_bytes <= host);
+    if (comes_back != (found == TEXTS * 128)) fail_msg("%s: %zu tokens were found, %llu pages came back", path, found, (unsigned long long)s.host_hits);
+    assert_int_equal(s.host_hits > 0, comes_back);
+    assert_int_equal(s.host_writes > 0, host > 0);
+    im_engine_close(e);
+    assert_int_equal(fake_driver_live(), 0);
+    fake_driver_stop();
+}
+
+static void pages_come_back_from_the_host(void **state)
+{
+    (void)state;
+    char windowed[64], folder[] = "/tmp/ironmule-host-XXXXXX", command[64];
+    make_windowed_model(windowed, 100);
+    round_trip(TINY_MODEL, 3, 0, NULL, false);
+    round_trip(TINY_MODEL, 3, 1 << 26, NULL, true);
+    round_trip(TINY_MODEL, 3, 40000, NULL, false); /* a page or two */
+    round_trip(windowed, 4, 1 << 26, NULL, true);
+    assert_non_null(mkdtemp(folder));
+    round_trip(TINY_MODEL, 3, 1 << 26, folder, true);
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    assert_int_equal(system(command), 0);
+    unlink(windowed);
+}
+
+static void the_processor_has_no_memory_behind_it(void **state)
+{
+    (void)state;
+    im_engine *e = open_cached(TINY_MODEL, "cpu", 1 << 20, 1 << 20, NULL);
+    im_engine_info info;
+    size_t cached;
+    im_engine_get_info(e, &info);
+    assert_int_equal(info.memory.host, 0);
+    ask_text(e, 1, &cached);
+    assert_int_equal(stats_of(e).host_writes, 0);
+    im_engine_close(e);
+}
+
 /* ---- what is missing ---------------------------------------------------------------------------------------------------------------- */
 
 static void expect_gpus(int devices, size_t images, im_status status, const char *driver, const char *kernels)
@@ -302,6 +409,8 @@ int main(void)
         cmocka_unit_test(without_leave_every_request_is_told),
         cmocka_unit_test(a_named_gpu_that_cannot_serve_is_an_error_unless_the_processor_may),
         cmocka_unit_test(another_fallback_is_refused),
+        cmocka_unit_test(pages_come_back_from_the_host),
+        cmocka_unit_test(the_processor_has_no_memory_behind_it),
         cmocka_unit_test(each_thing_that_is_missing_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
