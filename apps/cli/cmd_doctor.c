@@ -168,7 +168,15 @@ static void gpu_report(json_t *doc, bool *all_good)
 }
 
 /* What a model needs here, or its error; adds to the document. */
-static bool model_report(json_t *doc, const char *path, const settings *s, double bandwidth)
+/* Of the processor's memory, or the GPU's. */
+static double bandwidth_of(const json_t *doc, const im_memory_plan *plan)
+{
+    const json_t *gpu = json_array_get(json_object_get(doc, "gpus"), 0);
+    bool cpu = strcmp(plan->device, "cpu") == 0;
+    return json_real_value(json_object_get(cpu ? doc : gpu, "read_bytes_per_s"));
+}
+
+static bool model_report(json_t *doc, const char *path, const settings *s)
 {
     im_error err;
     im_memory_plan plan;
@@ -176,15 +184,17 @@ static bool model_report(json_t *doc, const char *path, const settings *s, doubl
     im_engine_options_defaults(&o);
     o.context = (uint32_t)s->run.context;
     o.threads = (int)s->run.threads;
-    o.device = s->run.device != NULL ? s->run.device : "cpu";
+    o.device = s->run.device;
+    o.device_fallback = s->run.device_fallback;
     im_model *model = open_model(about.name, path, false, NULL);
     bool good = model != NULL && im_engine_plan(model, &o, &plan, &err) == IM_OK;
     if (good) {
         uint64_t need = plan.weights + plan.kv + plan.workspace;
+        double bandwidth = bandwidth_of(doc, &plan);
         json_object_set_new(doc, "model",
-                            json_pack("{s:o, s:I, s:I, s:b, s:f}", "path", json_text(path, strlen(path)), "needs_bytes",
-                                      (json_int_t)need, "weights_bytes", (json_int_t)plan.weights, "fits",
-                                      (int)(plan.available == 0 || need <= plan.available), "tokens_per_s_at_most",
+                            json_pack("{s:o, s:s, s:I, s:I, s:b, s:f}", "path", json_text(path, strlen(path)), "device",
+                                      plan.device, "needs_bytes", (json_int_t)need, "weights_bytes", (json_int_t)plan.weights,
+                                      "fits", (int)(plan.available == 0 || need <= plan.available), "tokens_per_s_at_most",
                                       plan.weights > 0 ? bandwidth / (double)plan.weights : 0.0));
     } else if (model != NULL) {
         say_failed(about.name, &err);
@@ -232,8 +242,10 @@ static void print_report(const json_t *doc)
            json_number_value(json_object_get(doc, "int8_ops_per_s")) / 1e9);
     print_gpus(doc);
     if (model != NULL)
-        printf("model       %s: %.1f MiB needed, %s; at most %.1f tokens/s\n", json_string_value(json_object_get(model, "path")),
+        printf("model       %s: %.1f MiB needed of %s, %s; at most %.1f tokens/s\n",
+               json_string_value(json_object_get(model, "path")),
                json_number_value(json_object_get(model, "needs_bytes")) / 1048576.0,
+               strcmp(json_string_value(json_object_get(model, "device")), "cpu") == 0 ? "memory" : "the GPU's memory",
                json_is_true(json_object_get(model, "fits")) ? "fits" : "does NOT fit",
                json_number_value(json_object_get(model, "tokens_per_s_at_most")));
     printf("advice      %s\n", json_string_value(json_object_get(doc, "advice")));
@@ -257,7 +269,7 @@ static int run(const settings *s, const char *path)
     json_object_set_new(
         doc, "advice",
         json_string(good ? "the defaults are the fastest plan here" : "a level that failed is not used; please report it"));
-    if (path != NULL && !model_report(doc, path, s, limits.read_bytes_per_s)) good = false;
+    if (path != NULL && !model_report(doc, path, s)) good = false;
     if (s->json) {
         if (print_json(doc) != EXIT_DONE) good = false;
     } else {

@@ -49,6 +49,35 @@ static void cuda_state(char *out, size_t size)
                  for_which[0] == 0 ? "" : "; ", err.message);
 }
 
+static json_t *gpus(void)
+{
+    im_gpu_info g;
+    int count = 0;
+    json_t *list = json_array();
+    if (im_gpu_count(&count, NULL) != IM_OK) return list;
+    for (int i = 0; i < count && im_gpu_get_info(i, &g, NULL) == IM_OK; i++)
+        json_array_append_new(list, json_pack("{s:o, s:f, s:i, s:i, s:I, s:f}", "name", json_text(g.name, strlen(g.name)),
+                                              "compute_capability", g.capability / 10.0, "driver_cuda", g.driver, "processors",
+                                              (int)g.processors, "memory_bytes", (json_int_t)g.memory_bytes, "read_bytes_per_s",
+                                              g.read_bytes_per_s));
+    return list;
+}
+
+static void print_gpus(const json_t *list)
+{
+    size_t i;
+    json_t *g;
+    json_array_foreach(list, i, g)
+    {
+        int driver = (int)json_integer_value(json_object_get(g, "driver_cuda"));
+        printf("cuda:%zu: %s, compute capability %.1f, %lld multiprocessors, %.1f GiB, up to %.0f GB/s, driver for CUDA %d.%d\n", i,
+               json_string_value(json_object_get(g, "name")), json_real_value(json_object_get(g, "compute_capability")),
+               json_integer_value(json_object_get(g, "processors")),
+               json_number_value(json_object_get(g, "memory_bytes")) / 1073741824.0,
+               json_real_value(json_object_get(g, "read_bytes_per_s")) / 1e9, driver / 1000, driver % 1000 / 10);
+    }
+}
+
 static json_t *build_document(void)
 {
     char cuda[IM_ERROR_MESSAGE_MAX + 64];
@@ -59,9 +88,9 @@ static json_t *build_document(void)
 #else
         "gcc " __VERSION__;
 #endif
-    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s, s], s:s, s:b, s:o}", "version", im_version(), "numerics",
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:[s, s], s:s, s:o, s:b, s:o}", "version", im_version(), "numerics",
                      im_numerics_version(), "licence", "Apache-2.0", "compiler", compiler, "cpu_levels", strings(im_cpu_levels()),
-                     "backends", "cpu", "cuda", "cuda", cuda, "downloads", hub_net_missing() == NULL, "libraries",
+                     "backends", "cpu", "cuda", "cuda", cuda, "gpus", gpus(), "downloads", hub_net_missing() == NULL, "libraries",
                      strings(libraries));
 }
 
@@ -72,7 +101,9 @@ static int print_build(void)
            im_version(), im_numerics_version(), json_string_value(json_object_get(doc, "compiler")),
            json_string_value(json_object_get(doc, "cuda")));
     for (const char *const *level = im_cpu_levels(); *level != NULL; level++) printf(" %s", *level);
-    printf("\ndownloads: %s\nlibraries:", hub_net_missing() == NULL ? "yes, when asked for" : hub_net_missing());
+    printf("\n");
+    print_gpus(json_object_get(doc, "gpus"));
+    printf("downloads: %s\nlibraries:", hub_net_missing() == NULL ? "yes, when asked for" : hub_net_missing());
     for (size_t i = 0; libraries[i] != NULL; i++) printf("%s %s", i == 0 ? "" : ",", libraries[i]);
     printf("\n");
     json_decref(doc);
@@ -83,9 +114,10 @@ static json_t *text(const char *s) { return json_text(s, strlen(s)); }
 
 static json_t *model_document(const im_model_info *m, const im_memory_plan *plan)
 {
-    json_t *memory = json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)plan->weights, "kv", (json_int_t)plan->kv,
-                               "workspace", (json_int_t)plan->workspace, "kv_bytes_per_token", (json_int_t)plan->kv_bytes_per_token,
-                               "available", (json_int_t)plan->available);
+    json_t *memory =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "device", plan->device, "weights", (json_int_t)plan->weights, "kv",
+                  (json_int_t)plan->kv, "workspace", (json_int_t)plan->workspace, "kv_bytes_per_token",
+                  (json_int_t)plan->kv_bytes_per_token, "available", (json_int_t)plan->available, "host", (json_int_t)plan->host);
     json_t *doc = json_pack("{s:o, s:o, s:o, s:s, s:o, s:I, s:I}", "path", text(m->path), "name", text(m->name), "architecture",
                             text(m->architecture), "quantisation", m->quantisation, "licence", text(m->licence), "parameters",
                             (json_int_t)m->parameters, "file_bytes", (json_int_t)m->file_bytes);
@@ -104,9 +136,11 @@ static int print_model(const im_model_info *m, const im_memory_plan *plan)
     printf("  chat template: %s; licence: %s\n", m->has_chat_template ? "yes" : "no",
            m->licence[0] == 0 ? "not stated in the file" : m->licence);
     printf("  program %016" PRIx64 "\n", m->program_digest);
-    printf("  memory here: weights %.1f MiB, KV cache %.1f MiB, workspace %.1f MiB; available %.0f MiB\n",
-           (double)plan->weights / 1048576.0, (double)plan->kv / 1048576.0, (double)plan->workspace / 1048576.0,
-           (double)plan->available / 1048576.0);
+    bool gpu = strcmp(plan->device, "cpu") != 0;
+    printf("  memory %s: weights %.1f MiB, KV cache %.1f MiB, workspace %.1f MiB; available %.0f MiB\n",
+           gpu ? "of the GPU" : "here", (double)plan->weights / 1048576.0, (double)plan->kv / 1048576.0,
+           (double)plan->workspace / 1048576.0, (double)plan->available / 1048576.0);
+    if (gpu) printf("  memory here: %.1f MiB\n", (double)plan->host / 1048576.0);
     return EXIT_DONE;
 }
 

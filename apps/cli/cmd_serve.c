@@ -233,11 +233,11 @@ static int dry_run(const settings *s, const im_memory_plan *p)
         json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)p->weights, "kv", (json_int_t)p->kv, "workspace",
                   (json_int_t)p->workspace, "total", (json_int_t)plan_bytes(p), "available", (json_int_t)p->available,
                   "kv_bytes_per_token", (json_int_t)p->kv_bytes_per_token, "host", (json_int_t)p->host);
-    json_t *engine =
-        json_pack("{s:I, s:i, s:i, s:I, s:f, s:I, s:I, s:I, s:s?, s:I}", "threads", (json_int_t)e->threads, "parallel",
-                  (int)e->max_sequences, "context", (int)e->context, "queue", (json_int_t)e->max_queue, "max_step_ms",
-                  e->max_step_ms, "kv_tokens", (json_int_t)e->kv_tokens, "cache_ram", (json_int_t)e->cache_ram, "cache_host",
-                  (json_int_t)p->host, "cache_dir", e->cache_dir, "cache_disk", (json_int_t)e->cache_disk);
+    json_t *engine = json_pack("{s:I, s:i, s:i, s:I, s:f, s:I, s:I, s:I, s:s?, s:I}", "threads", (json_int_t)e->threads, "parallel",
+                               (int)e->max_sequences, "context", (int)e->context, "queue", (json_int_t)e->max_queue, "max_step_ms",
+                               e->max_step_ms, "kv_tokens", (json_int_t)e->kv_tokens, "cache_ram", (json_int_t)e->cache_ram,
+                               "cache_host", (json_int_t)(p->host > 0 ? e->cache_host : 0), "cache_dir", e->cache_dir, "cache_disk",
+                               (json_int_t)e->cache_disk);
     json_t *limits =
         json_pack("{s:I, s:I, s:I, s:I, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "max_head", (json_int_t)o->max_head,
                   "max_body", (json_int_t)o->max_body, "max_output", (json_int_t)o->max_output, "max_connections",

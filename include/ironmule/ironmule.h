@@ -170,9 +170,10 @@ typedef enum im_log_level { IM_LOG_DEBUG, IM_LOG_INFO, IM_LOG_WARNING } im_log_l
 
 typedef struct im_engine_options {
     size_t size;
-    int threads;            /* 0: one for each physical core available to this process */
-    uint32_t context;       /* positions a sequence may have; 0: the model's own, at most 4096 */
-    uint32_t chunk;         /* prompt rows computed in one step; 0: 256, on a GPU 2048. The bits do not depend on it */
+    int threads;      /* 0: one for each physical core available to this process */
+    uint32_t context; /* positions a sequence may have; 0: the model's own, at most 4096 */
+    uint32_t
+        chunk; /* prompt rows computed in one step; 0: 256, on a GPU 2048 or, of a wide model, less. The bits do not depend on it */
     uint32_t max_sequences; /* requests computed at the same time; 0: 1 */
     const char *cpu_level;  /* "c", "avx2", ...: use kernels up to this level; NULL: the best */
     /* "cpu"; "cuda" or "cuda:N", which fails when that device cannot serve; "auto" or NULL: CUDA when a device is there and the model fits, else the processor, and
@@ -212,7 +213,8 @@ typedef struct im_memory_plan {
     uint64_t weights, kv, workspace;
     uint64_t kv_bytes_per_token; /* of layers that see everything */
     uint64_t available;          /* memory that this machine, or its GPU, has free now */
-    uint64_t host; /* on a GPU: of the host's memory at most, for cache_host; weights and the others are the device's */
+    uint64_t host;               /* on a GPU: of the host's memory at most, cache_host among it; the others are the GPU's */
+    const char *device;          /* that it is for: "cpu", "cuda" */
 } im_memory_plan;
 IM_API im_status im_engine_plan(const im_model *model, const im_engine_options *options, im_memory_plan *plan, im_error *err);
 
@@ -263,7 +265,7 @@ typedef struct im_engine_stats {
     uint64_t kv_pages, kv_pages_running, kv_pages_cached; /* of 64 positions; all, held by running requests, kept for later ones */
     double step_ms;                                       /* how long the present step has been running; 0: none is */
     double longest_step_ms;
-    uint32_t device_failures, device_fallbacks; /* 1: the GPU has failed; 1: and the processor has taken over */
+    uint32_t device_failures, device_fallbacks;  /* 1: the GPU has failed; 1: and the processor has taken over */
     uint64_t host_hits, host_writes, host_bytes; /* of cache_host: pages that came back, pages copied, bytes held */
 } im_engine_stats;
 IM_API void im_engine_get_stats(im_engine *engine, im_engine_stats *stats);

@@ -50,6 +50,8 @@ typedef struct im__backend_options {
     size_t pages[IM__POOLS];                       /* pages in each pool */
     void (*progress)(void *user, double fraction); /* of loading, on the calling thread; NULL: none */
     void *progress_user;
+    void (*note)(void *user, const char *line); /* what loading took, on the calling thread; NULL: none */
+    void *note_user;
     /* Of backends that take memory for what a step is told: */
     size_t context;   /* positions that a sequence may have; 0: the program's */
     size_t sequences; /* in a step; 0: max_rows */

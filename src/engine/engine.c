@@ -12,6 +12,7 @@
 #define DEFAULT_CONTEXT 4096
 #define DEFAULT_CHUNK 256
 #define DEFAULT_CHUNK_CUDA 2048 /* many rows occupy many processors */
+#define MOST_BYTES_OF_ROWS ((uint64_t)290 << 20)
 #define MOST_CHUNK 4096
 #define MOST_THREADS 1024
 #define MOST_SEQUENCES 1024
@@ -19,6 +20,17 @@
 void im_engine_options_init(im_engine_options *o, size_t size)
 {
     im__options_copy(o, size, &(im_engine_options){.size = 0}, sizeof *o);
+}
+
+/* So many rows that what lies between a wide model's operations stays small beside its weights; half as many rows are read nearly as fast. */
+static uint32_t chunk_of_gpu(const im__program *p)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < p->value_count; i++)
+        if ((int)i != p->logits) bytes += p->value[i].width * (uint64_t)(sizeof(float) + 1); /* some are quantised besides */
+    uint32_t chunk = DEFAULT_CHUNK_CUDA;
+    while (chunk > DEFAULT_CHUNK && chunk * bytes > MOST_BYTES_OF_ROWS) chunk /= 2;
+    return chunk;
 }
 
 static im_status settle(const im_model *m, const im_engine_options *given, bool cuda, im_engine_options *o, im_error *err)
@@ -32,7 +44,7 @@ static im_status settle(const im_model *m, const im_engine_options *given, bool 
     if (o->context == 0) o->context = m->program.context < DEFAULT_CONTEXT ? m->program.context : DEFAULT_CONTEXT;
     if (o->context < 2 || o->context > (1u << 24))
         return im__fail(err, IM_ERR_ARGUMENT, "a context of %u positions; 2 .. %u are possible", o->context, 1u << 24);
-    if (o->chunk == 0) o->chunk = cuda ? DEFAULT_CHUNK_CUDA : DEFAULT_CHUNK;
+    if (o->chunk == 0) o->chunk = cuda ? chunk_of_gpu(&m->program) : DEFAULT_CHUNK;
     if (o->chunk > MOST_CHUNK) return im__fail(err, IM_ERR_ARGUMENT, "a chunk of %u rows; at most %d", o->chunk, MOST_CHUNK);
     if (o->chunk > o->context) o->chunk = o->context;
     if (!(o->max_step_ms >= 0)) return im__fail(err, IM_ERR_ARGUMENT, "a step of %g ms", o->max_step_ms);
@@ -94,14 +106,16 @@ static im_status plan_memory(const im_model *m, const im_engine_options *o, cons
     im__memory_plan backend;
     im__kv_sizes sizes = kv_sizes(m, o);
     IM__TRY(im__device_plan(cuda, &m->program, b, &backend, err));
+    uint64_t own = logits_bytes(m, b) + m->program.vocab * VOCABULARY_BYTES; /* the engine's */
+    if (o->cache_ram > 0) own += im__prefix_bytes(&sizes, o->context);
+    if (wants_tier(o)) own += tier_bytes(m, o);
     *plan = (im_memory_plan){.weights = backend.weights,
                              .kv = backend.kv,
-                             .workspace = backend.workspace + logits_bytes(m, b) + m->program.vocab * VOCABULARY_BYTES,
+                             .workspace = backend.workspace + (cuda ? 0 : own),
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
                              .available = backend.available,
-                             .host = o->cache_host};
-    if (o->cache_ram > 0) plan->workspace += im__prefix_bytes(&sizes, o->context);
-    if (wants_tier(o)) plan->workspace += tier_bytes(m, o);
+                             .host = cuda ? own + o->cache_host : 0,
+                             .device = cuda ? "cuda" : "cpu"};
     return IM_OK;
 }
 
@@ -147,7 +161,8 @@ static im_status refuse_what_does_not_fit(const im_memory_plan *plan, im_error *
 {
     uint64_t need = plan->weights + plan->kv + plan->workspace, host = plan->host == 0 ? 0 : im__machine_memory();
     if (plan->host > host && host > 0)
-        return im__fail(err, IM_ERR_MEMORY, "%llu MiB of the host's memory are wanted for a cache, but only %llu MiB are available",
+        return im__fail(err, IM_ERR_MEMORY,
+                        "%llu MiB of the host's memory are needed beside the GPU's, but only %llu MiB are available",
                         (unsigned long long)(plan->host >> 20), (unsigned long long)(host >> 20));
     if (fits(plan)) return IM_OK;
     return im__fail(err, IM_ERR_MEMORY,
@@ -251,6 +266,13 @@ im_status im__engine_open_tier(im_engine *e, const im_engine_options *o, im_erro
     return IM_OK;
 }
 
+/* `options`: of the engine that is being opened. */
+static void note_device(void *options, const char *line)
+{
+    const im_engine_options *o = options;
+    if (o->log != NULL) o->log(o->log_user, IM_LOG_DEBUG, line);
+}
+
 static im_status open_on(im_engine *e, const im_engine_options *options, bool cuda, int ordinal, im__backend **out, whole_plan *p,
                          im_error *err)
 {
@@ -258,6 +280,8 @@ static im_status open_on(im_engine *e, const im_engine_options *options, bool cu
     IM__TRY(refuse_what_does_not_fit(&p->memory, err));
     p->backend.progress = p->options.progress;
     p->backend.progress_user = p->options.progress_user;
+    p->backend.note = note_device;
+    p->backend.note_user = &p->options;
     return im__device_open(cuda, out, &e->model->program, &p->backend, err);
 }
 

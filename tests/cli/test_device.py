@@ -39,11 +39,29 @@ def doctor():
     done = run('doctor', '--json', env=GPU)
     got = json.loads(done.stdout)
     check(done.returncode == 0 and len(got['gpus']) == 1 and got['gpus'][0]['proved'], f'doctor proves the kernels: {got["gpus"]}')
+    check(got['gpus'][0]['name'].startswith('Fake') and got['gpus'][0]['memory_bytes'] == 1 << 30, 'and shows the device')
+    got = json.loads(run('doctor', TINY, '--json', env=GPU).stdout)['model']
+    check(got['device'] == 'cuda' and got['fits'] and got['tokens_per_s_at_most'] > 0, f'a model is for the GPU: {got}')
+    done = run('doctor', TINY, env=GPU)
+    check(b"of the GPU's memory" in done.stdout and b'cuda:0 Fake' in done.stdout, f'in words: {done.stdout}')
     done = run('doctor', '--json', env=lost('launch', 3))
     got = json.loads(done.stdout)
     check(done.returncode == 1 and not got['gpus'][0]['proved'] and 'made up by a test' in got['gpus'][0]['error'], 'doctor tells a device that fails')
 
 
+def info():
+    got = json.loads(run('info', '--json', env=GPU).stdout)
+    check(len(got['gpus']) == 1 and got['gpus'][0]['compute_capability'] == 10 and '1 device here' in got['cuda'], f'info shows the device: {got["cuda"]}')
+    none = json.loads(run('info', '--json', env={'IM_FAKE_GPU': '100 1024 0'}).stdout)
+    check(none['gpus'] == [] and 'finds no CUDA device' in none['cuda'], f'info says why there is none: {none["cuda"]}')
+    gpu, cpu = (json.loads(run('info', TINY, '--json', '--device', d, env=GPU).stdout)['memory'] for d in ('cuda', 'cpu'))
+    check(gpu['device'] == 'cuda' and gpu['available'] == 1 << 30 and gpu['host'] > 0, f'memory of the GPU: {gpu}')
+    check(cpu['device'] == 'cpu' and cpu['host'] == 0 and cpu['workspace'] > 0, f'memory of the processor: {cpu}')
+    done = run('info', TINY, env=GPU)
+    check(b'memory of the GPU: weights' in done.stdout and b'memory here: ' in done.stdout, f'in words: {done.stdout}')
+
+
 fallback()
 doctor()
+info()
 sys.exit(verdict())

@@ -230,7 +230,7 @@ static void without_leave_every_request_is_told(void **state)
 
 /* ---- at the start ------------------------------------------------------------------------------------------------------------------- */
 
-static void starts_on_the_processor(fake_device device, long fail_init, const char *note)
+static void starts_on_the_processor(fake_device device, const char *entry, im__cuda_result result, const char *note)
 {
     journal j = {.lock = PTHREAD_MUTEX_INITIALIZER};
     im_engine_options strict = options_of("cuda", NULL, NULL);
@@ -238,7 +238,7 @@ static void starts_on_the_processor(fake_device device, long fail_init, const ch
     im_engine_info info;
     im_error err;
     start(device);
-    if (fail_init != 0) fake_driver_lose("init", 1, (im__cuda_result)fail_init);
+    if (entry != NULL) fake_driver_lose(entry, 1, result);
     im_status status = im_engine_open(&e, TINY_MODEL, &strict, &err);
     assert_true(status == IM_ERR_UNSUPPORTED || status == IM_ERR_MEMORY);
     if (strstr(err.message, note) == NULL) fail_msg("\"%s\" does not say \"%s\"", err.message, note);
@@ -256,10 +256,11 @@ static void starts_on_the_processor(fake_device device, long fail_init, const ch
 static void a_named_gpu_that_cannot_serve_is_an_error_unless_the_processor_may(void **state)
 {
     (void)state;
-    starts_on_the_processor((fake_device){100, 2, 1 << 20, 1}, 0, "MiB are needed");
-    starts_on_the_processor((fake_device){100, 2, (size_t)1 << 30, 0}, 0, "no CUDA device");
-    starts_on_the_processor((fake_device){70, 2, (size_t)1 << 30, 1}, 0, "capability 7.0");
-    starts_on_the_processor(fine, IM__CUDA_ERROR_DRIVER_MISMATCH, "older than");
+    starts_on_the_processor((fake_device){100, 2, 1 << 20, 1}, NULL, 0, "MiB are needed");
+    starts_on_the_processor((fake_device){100, 2, (size_t)1 << 30, 0}, NULL, 0, "no CUDA device");
+    starts_on_the_processor((fake_device){70, 2, (size_t)1 << 30, 1}, NULL, 0, "capability 7.0");
+    starts_on_the_processor(fine, "init", IM__CUDA_ERROR_DRIVER_MISMATCH, "older than");
+    starts_on_the_processor(fine, "module_load", IM__CUDA_ERROR_NO_BINARY, "newer driver");
 }
 
 static void another_fallback_is_refused(void **state)
@@ -339,9 +340,10 @@ static void round_trip(const char *path, uint32_t pages, uint64_t host, const ch
     im_engine_stats s = stats_of(e);
     im_engine_info info;
     im_engine_get_info(e, &info);
-    assert_int_equal(info.memory.host, host);
+    assert_true(info.memory.host > host && info.memory.host < host + (1 << 20));
     assert_true(s.host_bytes <= host);
-    if (comes_back != (found == TEXTS * 128)) fail_msg("%s: %zu tokens were found, %llu pages came back", path, found, (unsigned long long)s.host_hits);
+    if (comes_back != (found == TEXTS * 128))
+        fail_msg("%s: %zu tokens were found, %llu pages came back", path, found, (unsigned long long)s.host_hits);
     assert_int_equal(s.host_hits > 0, comes_back);
     assert_int_equal(s.host_writes > 0, host > 0);
     im_engine_close(e);

@@ -4,7 +4,9 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cuda/cuda_decode.h"
 #include "backend/cuda/fatbin.h"
+#include "base/machine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ALIGN = 256, OLDEST = 75 };
@@ -149,7 +151,13 @@ static im_status load_modules(im__cuda *c, im_error *err)
         IM__TRY(im__cuda_try(c->d, r, image[i].name, err));
         c->modules++;
     }
-    return IM_OK;
+    if (c->modules > 0) return IM_OK;
+    return im__fail(
+        err, IM_ERR_UNSUPPORTED,
+        "%s has compute capability %d.%d, and its driver is for CUDA %d.%d; this build has kernels for %s, which do not "
+        "run there: a newer driver, or a build with IRONMULE_CUDA_ARCHS=native (./start makes one)",
+        c->device.name, c->device.capability / 10, c->device.capability % 10, c->device.driver / 1000, c->device.driver % 1000 / 10,
+        im__cuda_architectures());
 }
 
 static im_status take_block(im__cuda *c, im__cuda_ptr *out, size_t bytes, const char *what, im_error *err)
@@ -218,15 +226,33 @@ static im_status open_decoder(im__cuda *c, im_error *err)
     return im__fail(err, status, "%s", why.message);
 }
 
+/* at: before the driver, and after each of the parts. */
+static void note_times(const im__cuda *c, const double *at)
+{
+    char line[256];
+    if (c->options.note == NULL) return;
+    snprintf(line, sizeof line, "%s: driver %.0f ms, kernels %.0f ms, memory %.0f ms, weights %.0f ms (%.1f GB/s), program %.0f ms",
+             c->device.name, at[1] - at[0], at[2] - at[1], at[3] - at[2], at[4] - at[3],
+             (double)c->weights_bytes / 1e6 / (at[4] - at[3] > 0.001 ? at[4] - at[3] : 0.001), at[5] - at[4]);
+    c->options.note(c->options.note_user, line);
+}
+
 static im_status open_cuda(im__cuda *c, const im__program *p, const im__backend_options *o, im_error *err)
 {
+    double at[6] = {im__now_ms()};
     IM__TRY(prepare(c, p, o, err));
     IM__TRY(start(c, err));
+    at[1] = im__now_ms();
     IM__TRY(load_modules(c, err));
+    at[2] = im__now_ms();
     IM__TRY(take_memory(c, err));
+    at[3] = im__now_ms();
     IM__TRY(im__cuda_weights_send(c, err));
+    at[4] = im__now_ms();
     IM__TRY(im__cuda_stages_make(c, err));
     IM__TRY(open_decoder(c, err));
+    at[5] = im__now_ms();
+    note_times(c, at);
     im__buf_printf(&c->description, "cuda: %s, compute capability %d.%d, %u multiprocessors%s", c->device.name,
                    c->device.capability / 10, c->device.capability % 10, c->device.processors,
                    c->decoder != NULL ? ", persistent decoder" : "");
