@@ -442,6 +442,11 @@ static void on_write(struct bufferevent *bev, void *user)
 {
     conn *c = user;
     if (c->phase <= CONN_BODY) advance(c); /* it may have waited for room */
+    /* The last answer was on its way when the end began. */
+    if (c->phase == CONN_IDLE && c->s->draining != 0 && conn_is_idle(c)) {
+        conn_close(c, NULL);
+        return;
+    }
     if (c->phase != CONN_FLUSH || evbuffer_get_length(bufferevent_get_output(bev)) > 0) return;
     if (c->eof) {
         conn_close(c, NULL);
