@@ -236,8 +236,8 @@ async def measure_stall(server, options, name):
 
 
 def largest_gap(answer, since, until):
-    """Between tokens of which at least one came in that time."""
-    return max((later - earlier for earlier, later in zip(answer.arrivals, answer.arrivals[1:]) if later > since and earlier < until), default=0.0)
+    """Between tokens of which at least one came in that time, with text or without."""
+    return max((later - earlier for earlier, later in zip(answer.tokens, answer.tokens[1:]) if later > since and earlier < until), default=0.0)
 
 
 async def run_stall(servers, options):

@@ -2,7 +2,7 @@
 """A client for servers of OpenAI's shape over raw asyncio streams: it does little beside noting when each token came.
 
     answer = await ask('http://127.0.0.1:8080', {'model': ..., 'messages': [...]})
-    answer.first_s, answer.gaps, answer.text, answer.completion_tokens
+    answer.first_s, answer.per_token_s, answer.text, answer.completion_tokens
 """
 import asyncio
 import dataclasses
@@ -23,6 +23,7 @@ class Refused(Exception):
 class Answer:
     begun: float                                       # of the clock of time.perf_counter, as all times
     arrivals: list = dataclasses.field(default_factory=list)  # of each event that brought text
+    tokens: list = dataclasses.field(default_factory=list)  # of each event that stands for a token, also one that made no text yet
     text: str = ''
     finish: str = ''
     prompt_tokens: int = 0
@@ -39,15 +40,14 @@ class Answer:
         """From the first token to the last, for each token after the first."""
         return (self.arrivals[-1] - self.arrivals[0]) / (self.completion_tokens - 1)
 
-    @property
-    def gaps(self):
-        return [later - earlier for earlier, later in zip(self.arrivals, self.arrivals[1:])]
-
     def take(self, event, now):
         if 'error' in event:
             raise Refused(json.dumps(event['error']))
         for choice in event.get('choices', ()):
-            piece = choice.get('delta', {}).get('content')
+            delta = choice.get('delta', {})
+            piece = delta.get('content')
+            if piece or (piece == '' and 'role' not in delta):
+                self.tokens.append(now)
             if piece:
                 self.arrivals.append(now)
                 self.text += piece

@@ -15,7 +15,7 @@ from stream_client import Answer  # noqa: E402
 
 
 def test_arithmetic():
-    answer = Answer(10.0, arrivals=[10.5, 10.6, 10.9, 11.0], completion_tokens=6)
+    answer = Answer(10.0, arrivals=[10.5, 10.6, 10.9, 11.0], tokens=[10.5, 10.6, 10.9, 11.0], completion_tokens=6)
     check(answer.first_s == 0.5 and abs(answer.per_token_s - 0.1) < 1e-9, 'time to first token, and per token of the usage')
     check(abs(serve_load.largest_gap(answer, 0, 99) - 0.3) < 1e-9, 'the largest gap')
     check(abs(serve_load.largest_gap(answer, 10.95, 99) - 0.1) < 1e-9, 'of a time that begins late')
@@ -27,6 +27,11 @@ def test_arithmetic():
     answer.take({'choices': [], 'usage': {'prompt_tokens': 7, 'completion_tokens': 3, 'prompt_tokens_details': {'cached_tokens': 4}}}, 12.0)
     answer.take({'choices': [{'delta': {'content': 'x'}, 'finish_reason': 'stop'}]}, 13.0)
     check((answer.prompt_tokens, answer.cached_tokens, answer.text, answer.finish, answer.arrivals[-1]) == (7, 4, 'x', 'stop', 13.0), 'events are read')
+    half = Answer(10.0)
+    for at, delta in ((10.1, {'role': 'assistant', 'content': ''}), (10.2, {'content': 'x'}), (10.4, {'content': ''}), (10.5, {'content': '\u20ac'}), (10.9, {})):
+        half.take({'choices': [{'delta': delta}]}, at)
+    check(half.arrivals == [10.2, 10.5] and half.tokens == [10.2, 10.4, 10.5] and half.text == 'x\u20ac', f'tokens without text count, the role does not: {half}')
+    check(abs(serve_load.largest_gap(half, 0, 99) - 0.2) < 1e-9, 'and end a gap')
     servers = ['a', 'b', 'c']
     check([serve_load.turn_of(servers, n)[0] for n in range(4)] == ['a', 'b', 'c', 'a'], 'each comes first in its turn')
 
