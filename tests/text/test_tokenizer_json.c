@@ -3,6 +3,7 @@
  * Tokenizers from tokenizer.json: small ones with ids and texts of Hugging Face's library (tests/data/tokenizers/README.md), what must be refused and how,
  * and what the files beside it say.
  */
+#include "text/tokenizer/pretokenize.h"
 #include "text/tokenizer/tokenizer_json.h"
 #include "vocab_fixture.h"
 
@@ -157,6 +158,54 @@ static void the_small_file_works(void **state)
     im__tokenizer_free(t);
 }
 
+/* Ids of the reference (tokenizers 0.23.3) for what the small file becomes with one thing changed. */
+static void one_change_each(void **state)
+{
+    (void)state;
+#define META(split) "{'type':'Metaspace','replacement':'" MARK "','prepend_scheme':'never','split':" split "}"
+#define SPLIT(behavior) "{'type':'Split','pattern':{'String':'a'},'behavior':'" behavior "','invert':false}"
+#define WORD(content) ADDED_UNK ",{'id':6,'content':'" content "','single_word':true,'lstrip':false,'rstrip':false," PLAIN "}"
+#define VOCAB_AND(more) "{'<unk>':0,'" MARK "':1,'a':2,'b':3,'ab':4,'" MARK "a':5," more "}"
+#define CHANGED(added, normalizer, pre, more, vocab, merges)                                                                       \
+    FILE_OF(added, normalizer, pre, "null", DECODER, "'unk_token':'<unk>'," more, vocab, merges)
+    static const struct {
+        const char *tokenizer, *text, *ids;
+    } c[] = {
+        {CHANGED(ADDED_UNK, TO_MARK, "null", "'ignore_merges':true,", VOCAB, "[]"), "ab", "[4]"},
+        {CHANGED(ADDED_UNK, TO_MARK, "null", "", VOCAB, "[]"), "ab", "[2,3]"},
+        {CHANGED(WORD("ba"), TO_MARK, "null", "", VOCAB, MERGES), "ba ba_ xba-ba ba", "[6,1,3,2,0,1,0,3,2,0,6,1,6]"},
+        {CHANGED(WORD("a-a"), TO_MARK, "null", "", VOCAB, MERGES), "xa-a-a a-a", "[0,2,0,2,0,2,1,6]"},
+        {CHANGED(ADDED_UNK, "null", META("true"), "", VOCAB_AND("'b" MARK "':6"), "['b " MARK "']"), "ab a", "[2,3,1,2]"},
+        {CHANGED(ADDED_UNK, "null", META("false"), "", VOCAB_AND("'b" MARK "':6"), "['b " MARK "']"), "ab a", "[2,6,2]"},
+        {CHANGED(ADDED_UNK, TO_MARK, SPLIT("Isolated"), "", VOCAB_AND("'ba':6"), "['b a','a b']"), "bab", "[3,2,3]"},
+        {CHANGED(ADDED_UNK, TO_MARK, SPLIT("MergedWithPrevious"), "", VOCAB_AND("'ba':6"), "['b a','a b']"), "bab", "[6,3]"},
+        {CHANGED(ADDED_UNK, TO_MARK, SPLIT("MergedWithNext"), "", VOCAB_AND("'ba':6"), "['b a','a b']"), "bab", "[3,4]"},
+        {CHANGED(ADDED_UNK, TO_MARK, "null", "", VOCAB_AND("'<unk>" MARK "':6"), "[['<unk>','" MARK "']]"), "x a", "[6,2]"},
+    };
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        im__tokenizer *t = must_parse(c[i].tokenizer, "", "", &nothing);
+        expect(t, c[i].text, &parsed, c[i].ids);
+        im__tokenizer_free(t);
+    }
+}
+
+static bool count_cut(void *context, const char *piece, size_t n)
+{
+    (void)piece;
+    *(size_t *)context = *(size_t *)context * 10 + n;
+    return true;
+}
+
+/* The sign U+2E43 is younger than the reference's table. */
+static void punctuation_is_that_of_the_reference(void **state)
+{
+    (void)state;
+    const im__pre_rule *const stage[] = {im__pre_stage_known(IM__PRE_KNOWN_SIGNS), NULL};
+    size_t lengths = 0;
+    im__pre_split(&(im__pre){.stage = stage}, "a\xe2\xb9\x83!?a", 7, count_cut, &lengths);
+    assert_int_equal(lengths, 421);
+}
+
 /* ---- refusals ---- */
 
 typedef struct refusal {
@@ -240,7 +289,7 @@ static void impossible_vocabularies_are_refused(void **state)
         {VOCABULARY("[]", "[]"), "not an object", IM_ERR_FORMAT},
         {VOCABULARY("{'a':0}", "{}"), "not a list", IM_ERR_FORMAT},
         {VOCABULARY("{'a':0,'aa':1}", "['a']"), "merge 0", IM_ERR_FORMAT},
-        {VOCABULARY("{'a':0,'aa':1}", "['a a a']"), "merge 0", IM_ERR_FORMAT},
+        {VOCABULARY("{'a':0,'a a':1,'aa a':2}", "['a a a']"), "merge 0", IM_ERR_FORMAT},
         {VOCABULARY("{'a':0,'aa':1}", "[['a','a'],['a','b']]"), "merge 1", IM_ERR_FORMAT},
         {VOCABULARY("{'a':0,'aa':1}", "[['a','a','a']]"), "merge 0", IM_ERR_FORMAT},
         {VOCABULARY("{'a':0,'aa':1}", "[['','aa']]"), "merge 0", IM_ERR_FORMAT},
@@ -372,12 +421,16 @@ static void configuration_adds_tokens(void **state)
 {
     (void)state;
     im__tokenizer *t = must_parse(
-        WITH_TEMPLATE, "{'eos_token':'</s>','added_tokens_decoder':{'9':{'content':'new','special':true}}}", "", &nothing);
+        WITH_TEMPLATE, "{'eos_token':'</s>','added_tokens_decoder':{'9':{'content':'new','special':true},'8':{'content':'old'}}}",
+        "", &nothing);
     expect(t, "new</s>", &parsed, "[9,7]");
     assert_int_equal(im__tokenizer_type(t, 9), IM__TOKEN_CONTROL);
     assert_int_equal(im__tokenizer_type(t, 7), IM__TOKEN_CONTROL);
-    assert_int_equal(im__tokenizer_type(t, 8), IM__TOKEN_UNUSED);
+    assert_int_equal(im__tokenizer_type(t, 8), IM__TOKEN_USER_DEFINED);
     assert_true(im__tokenizer_is_end(t, 7));
+    im__tokenizer_free(t);
+    t = must_parse(WITH_TEMPLATE, "{'added_tokens_decoder':{'7':{'content':'</s>','special':true}}}", "", &nothing);
+    assert_int_equal(im__tokenizer_type(t, 7), IM__TOKEN_CONTROL);
     im__tokenizer_free(t);
 }
 
@@ -483,6 +536,8 @@ int main(void)
         cmocka_unit_test(small_tokenizers_give_the_reference_ids),
         cmocka_unit_test(folders_give_the_reference_ids),
         cmocka_unit_test(the_small_file_works),
+        cmocka_unit_test(one_change_each),
+        cmocka_unit_test(punctuation_is_that_of_the_reference),
         cmocka_unit_test(unknown_constructs_are_refused_by_name),
         cmocka_unit_test(impossible_vocabularies_are_refused),
         cmocka_unit_test(broken_json_is_refused),
