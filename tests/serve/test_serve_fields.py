@@ -93,12 +93,42 @@ def text_routes(s):
     check(s.complete('a', echo=False, suffix=None, best_of=1, max_tokens=1).status == 200, 'and nothing asked by them')
 
 
+def codes(s):
+    """The documented code of each kind of mistake."""
+    chat = {'messages': [{'role': 'user', 'content': 'Hi'}], 'max_tokens': 1}
+    picture = {'role': 'user', 'content': [{'type': 'image_url', 'image_url': {'url': 'data:,'}}]}
+    for code, path, body, headers in (
+            ('invalid_json', CHAT, b'{"messages": [', {}), ('invalid_type', CHAT, {**chat, 'stop': 7}, {}), ('invalid_value', CHAT, {**chat, 'stop': ''}, {}),
+            ('integer_below_min_value', CHAT, {**chat, 'n': 0}, {}), ('integer_above_max_value', CHAT, {**chat, 'n': 9}, {}),
+            ('number_out_of_range', CHAT, {**chat, 'temperature': 3}, {}), ('missing_field', CHAT, {}, {}), ('empty_array', CHAT, {'messages': []}, {}),
+            ('unsupported_field', CHAT, {**chat, 'tools': [{}]}, {}), ('unsupported_content', CHAT, {**chat, 'messages': [picture]}, {}),
+            ('unknown_field', '/tokenize', {'text': 'a', 'x': 1}, {}), ('context_length_exceeded', COMPLETIONS, {'prompt': [20] * 600}, {}),
+            ('content_type', CHAT, chat, {'Content-Type': 'text/plain'})):
+        a = s.post(path, body, headers=headers)
+        expect_error(a, 400, code, ..., code)
+        check(a.error.get('type') == 'invalid_request_error' and a.error['message'], f'{code}: its type: {a}')
+    for a, status, kind, code in ((s.ask('DELETE', CHAT), 405, 'invalid_request_error', 'method_not_allowed'),
+                                  (s.get('/health', headers={'Host': 'evil.test'}), 403, 'permission_error', 'foreign_host')):
+        expect_error(a, status, code, None, code)
+        check(a.error['type'] == kind, f'{code}: its type: {a}')
+    check(s.ask('DELETE', CHAT).headers['allow'] == 'POST, OPTIONS', 'what is allowed is said')
+
+
+def choices():
+    with Server('--max-choices', 2) as s:
+        check(len(s.chat(n=2, max_tokens=1).json()['choices']) == 2, 'as many answers as are allowed')
+        expect_error(s.chat(n=3, max_tokens=1), 400, 'one more', 'n', 'integer_above_max_value')
+        expect_error(s.complete(['a', 'b'], n=2), 400, 'two prompts, two answers each', 'n')
+
+
 def main():
     with Server('--alias', 'first', '--alias', 'second') as s:
         values(s)
         effects(s)
         models(s, 'first')
         text_routes(s)
+        codes(s)
+    choices()
     with Server('--any-model') as s:
         check(s.post(CHAT, {**ASK, 'model': 'gpt-4o'}).json()['model'] == 'arch-tiny', 'any model, when that is asked for')
         models_alone = s.get('/v1/models').json()['data'][0]['id']
