@@ -5,6 +5,8 @@
  *   "llama"  SentencePiece-style BPE by scores (Llama 2, Gemma), byte fallback
  *   "gpt2"   byte-level BPE by merge ranks, with a named pre-tokeniser pattern (Llama 3, Qwen, SmolLM, GPT-2 ...)
  *
+ * A tokenizer may also come from a tokenizer.json (tokenizer_json.h): characters or bytes by merge ranks, as that file says.
+ *
  * The result equals Hugging Face's tokenizers library on the same vocabulary. A tokenizer is immutable after it was made and may be
  * used from any number of threads. Time is linear in the text (n log n at worst); recursion depth does not depend on it.
  */

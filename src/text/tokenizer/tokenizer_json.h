@@ -2,6 +2,12 @@
  *
  * Tokenizers and chat templates out of a folder in the Hugging Face layout: tokenizer.json, tokenizer_config.json, special_tokens_map.json and
  * chat_template.jinja. What the files say is either done as Hugging Face's tokenizers library does it, or refused by name.
+ *
+ * Known are: the model BPE; the normalisers NFC, Replace (a string), Prepend; the pre-tokenisers ByteLevel, Split (a string, or a regular expression of a known
+ * family: im__pre_stage_find), Digits, Punctuation, Metaspace; the post-processors ByteLevel and TemplateProcessing with at most one token on each side;
+ * the decoders ByteLevel, Metaspace, and Replace, ByteFallback, Fuse, Strip in this order; Sequences of these; all flags of added tokens.
+ * Not looked at: truncation and padding, clean_up_tokenization_spaces. Where it differs from the library: a special token that normalising would change
+ * (flag "normalized") is not found in a stretch of text that touches a plain span; an added token decodes to its text, not to its normalised text.
  */
 #ifndef IRONMULE_TEXT_TOKENIZER_JSON_H
 #define IRONMULE_TEXT_TOKENIZER_JSON_H
