@@ -10,11 +10,12 @@
  * Build: nvcc -std=c++17 -O3 -fmad=false -gencode=arch=compute_90a,code=sm_90a -Isrc -Iinclude -Itests/simt, with src/ops, src/num, src/base and
  * src/backend/cuda/decode_*.c as C.
  */
-#include "../src/backend/cuda/kernels/decode.cu"
+#include "../src/backend/cuda/kernels/decode_instances.cuh"
 
-#define SMALL_4 384, 2, 1, 640, IM__CUDA_4_HALF, IM__CUDA_4_HALF
-#define SMALL_5 384, 2, 2, 640, IM__CUDA_5_HALF, IM__CUDA_8_HALF
-#define SMALL_K 512, 4, 2, 768, IM__CUDA_4_SUPER_MIN, IM__CUDA_6_SUPER_16
+#define SAME(form) IM__CUDA_##form, IM__CUDA_##form, IM__CUDA_##form, IM__CUDA_##form, IM__CUDA_##form
+#define SMALL_4 384, 2, 1, 640, SAME(4_HALF), IM__CUDA_4_HALF
+#define SMALL_5 384, 2, 2, 640, SAME(5_HALF), IM__CUDA_8_HALF
+#define SMALL_K 512, 4, 2, 768, SAME(4_SUPER_MIN), IM__CUDA_6_SUPER_16
 DECODER(small_4, SMALL_4)
 DECODER(small_5, SMALL_5)
 DECODER(small_k, SMALL_K)
@@ -132,13 +133,17 @@ struct check_case {
 };
 
 static const check_case checks[] = {
-    {"small 4", {384, 2, 1, 640, 3, 700, 300, 2, IM__Q4_0, IM__Q4_0, false}, 9, 1400},
+    {"small 4", {384, 2, 1, 640, 3, 700, 300, 2, IM__Q4_0, IM__Q4_0, false}, 9, 1150},
     {"small 5/8", {384, 2, 2, 640, 2, 700, 100, 2, IM__Q5_0, IM__Q8_0, false}, 12, 400},
     {"small k/6", {512, 4, 2, 768, 2, 700, 100, 2, IM__Q4_K, IM__Q6_K, false}, 16, 400},
+    {"270m 4", {640, 4, 1, 2048, 2, 1024, 40, 2, IM__Q4_0, IM__Q8_0, false}, 0, 100},
+    {"270m k", {640, 4, 1, 2048, 2, 1024, 40, 2, IM__Q5_0, IM__Q8_0, false, IM__Q8_0, IM__Q4_K, IM__Q4_K, IM__Q6_K}, 0, 100},
     {"1b 4", {1152, 4, 1, 6912, 2, 2048, 40, 2, IM__Q4_0, IM__Q4_0, false}, 0, 100},
+    {"1b k", {1152, 4, 1, 6912, 2, 2048, 40, 2, IM__Q5_0, IM__Q8_0, false, IM__Q8_0, IM__Q4_K, IM__Q4_K, IM__Q6_K}, 0, 70},
     {"1b 5", {1152, 4, 1, 6912, 2, 2048, 40, 2, IM__Q5_0, IM__Q5_0, false}, 0, 70},
     {"4b 4", {2560, 8, 4, 10240, 2, 2048, 40, 2, IM__Q4_0, IM__Q4_0, false}, 0, 70},
     {"4b k", {2560, 8, 4, 10240, 1, 2048, 40, 2, IM__Q4_K, IM__Q4_K, false}, 0, 40},
+    {"4b mixed", {2560, 8, 4, 10240, 2, 2048, 40, 2, IM__Q4_K, IM__Q6_K, false, IM__Q6_K, IM__Q4_K, IM__Q4_K, IM__Q6_K}, 0, 40},
     {"12b 4", {3840, 16, 8, 15360, 1, 2048, 40, 1, IM__Q4_0, IM__Q4_0, false}, 0, 24},
     {"12b k", {3840, 16, 8, 15360, 1, 2048, 40, 2, IM__Q4_K, IM__Q4_K, false}, 0, 10},
 };
@@ -270,12 +275,19 @@ static void fill_matrix(void *to, const im__cuda_matrix *m)
     const size_t bytes = decode_packed_bytes(m), tiles = bytes / m->tile_bytes;
     random_words<<<4096, 256>>>((u32 *)to, bytes / 4, seed += 0x9e3779b9u);
     const int form = (int)m->form, full = (int)(m->n_in / 256), rest = (int)(m->n_in % 256 / 32);
-    const float scale = form == IM__CUDA_4_SUPER_MIN ? 1.9e-4f : form == IM__CUDA_5_HALF ? 3e-3f : 6e-3f;
+    const float scale = form == IM__CUDA_4_SUPER_MIN  ? 1.9e-4f
+                        : form == IM__CUDA_6_SUPER_16 ? 2e-5f
+                        : form == IM__CUDA_8_HALF     ? 4e-4f
+                        : form == IM__CUDA_5_HALF     ? 3e-3f
+                                                      : 6e-3f;
     for (int u = 0; u < full + (rest != 0); u++) {
         const int groups = u < full ? 8 : rest;
-        random_scales<<<1024, 256>>>(
-            (uint8_t *)to + u * m->unit_bytes, tiles, m->tile_bytes, (u32)(code_bytes(form, groups) + extra_bytes(form, groups)),
-            form == IM__CUDA_4_SUPER_MIN ? 64 : 32 * groups, scale, form == IM__CUDA_4_SUPER_MIN ? 7.5f : 0.0f);
+        random_scales<<<1024, 256>>>((uint8_t *)to + u * m->unit_bytes, tiles, m->tile_bytes,
+                                     (u32)(code_bytes(form, groups) + extra_bytes(form, groups)),
+                                     form == IM__CUDA_4_SUPER_MIN  ? 64
+                                     : form == IM__CUDA_6_SUPER_16 ? 32
+                                                                   : 32 * groups,
+                                     scale, form == IM__CUDA_4_SUPER_MIN ? 7.5f : 0.0f);
     }
     CK(cudaDeviceSynchronize());
 }
@@ -287,6 +299,9 @@ struct time_case {
 };
 
 static const time_case times[] = {
+    {"270m 4", {640, 4, 1, 2048, 18, 262144, 512, 6, IM__Q4_0, IM__Q8_0, true}, {128, 2048}},
+    {"1b k", {1152, 4, 1, 6912, 26, 262144, 512, 6, IM__Q5_0, IM__Q8_0, true, IM__Q8_0, IM__Q4_K, IM__Q4_K, IM__Q6_K}, {128}},
+    {"4b mixed", {2560, 8, 4, 10240, 34, 262144, 1024, 6, IM__Q4_K, IM__Q6_K, true, IM__Q6_K, IM__Q4_K, IM__Q4_K, IM__Q6_K}, {128}},
     {"1b 4", {1152, 4, 1, 6912, 26, 262144, 512, 6, IM__Q4_0, IM__Q4_0, true}, {128, 2048, 8192}},
     {"1b 5", {1152, 4, 1, 6912, 26, 262144, 512, 6, IM__Q5_0, IM__Q5_0, true}, {128, 2048}},
     {"4b 4", {2560, 8, 4, 10240, 34, 262144, 1024, 6, IM__Q4_0, IM__Q4_0, true}, {128, 2048, 32000}},
@@ -341,11 +356,14 @@ static const char *repeats(decode_rig &r, int depth, uint32_t tokens, int runs)
     return std::count(chosen.begin(), chosen.end(), -1) != 0 ? "NOT A NUMBER" : "repeats";
 }
 
+/* Of units that several blocks read once. */
 static double weight_bytes(const decode_rig &r)
 {
     double bytes = 0;
     std::vector<uint64_t> unit(r.plan.unit, r.plan.unit + r.plan.units);
-    for (uint64_t u : unit) bytes += (double)(u >> 48 & 1023) * ((u & IM__DECODE_PIECE) != 0 ? 8 : 16);
+    std::sort(unit.begin(), unit.end());
+    unit.erase(std::unique(unit.begin(), unit.end()), unit.end());
+    for (uint64_t u : unit) bytes += (double)(u >> 48) * 16;
     return bytes;
 }
 

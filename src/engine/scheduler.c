@@ -6,7 +6,7 @@
  */
 #include "engine/internal.h"
 
-enum { PARTS = 4, MOST_CHAINED = 8 };
+enum { PARTS = 4, MOST_CHAINED = 16 };
 
 /* A chain of tokens takes no longer: whoever comes meanwhile, cancels or reads along hardly notices. */
 #define CHAIN_MS 5.0
@@ -100,14 +100,14 @@ static bool anybody_waits(im_engine *e)
     return waits;
 }
 
-/* The first tokens come one by one, later ones as many at a time as there are already. */
+/* The first tokens come one or two at a time, later ones up to twice as many as there are already. */
 uint32_t im__schedule_chain(im_engine *e)
 {
     const im_request *r = e->running;
     if (!e->backend->chooses || r == NULL || r->next != NULL || !goes_by_itself(r) || anybody_waits(e)) return 0;
     double one = im__pace_decode(&e->pace), budget = CHAIN_MS;
     if (e->options.max_step_ms > 0 && e->options.max_step_ms < budget) budget = e->options.max_step_ms;
-    size_t n = least(MOST_CHAINED, least(r->known - r->prompt, r->capacity - r->known));
+    size_t n = least(MOST_CHAINED, least(2 * (r->known - r->prompt), r->capacity - r->known));
     n = least(n, least(e->max_logit_rows, e->options.chunk));
     n = one > 0 ? least(n, (size_t)(budget / one)) : 0;
     return n > 1 ? (uint32_t)n - 1 : 0;

@@ -98,10 +98,10 @@ static void norm(maker *m, int dst, int src, uint32_t n)
     op(m, o);
 }
 
-static void product(maker *m, int dst, int src, bool wide)
+static void product(maker *m, int dst, int src, bool wide, uint32_t dtype)
 {
     im__op o = plain(IM__OP_MATMUL, dst, src);
-    o.weight = matrix(m, m->d->dtype, m->p->value[src].width, m->p->value[dst].width);
+    o.weight = matrix(m, dtype != 0 ? dtype : m->d->dtype, m->p->value[src].width, m->p->value[dst].width);
     o.wide = wide;
     op(m, o);
 }
@@ -119,9 +119,9 @@ static void attention(maker *m, uint32_t layer)
 {
     const decode_dims *d = m->d;
     bool global = (layer + 1) % d->global_every == 0;
-    product(m, m->q, m->h, false);
-    product(m, m->k, m->h, true);
-    product(m, m->v, m->h, true);
+    product(m, m->q, m->h, false, 0);
+    product(m, m->k, m->h, true, 0);
+    product(m, m->v, m->h, true, layer % 2 != 0 ? d->values : 0);
     norm(m, m->q, m->q, 256);
     norm(m, m->k, m->k, 256);
     turn(m, m->q, d->heads, global);
@@ -140,7 +140,7 @@ static void attention(maker *m, uint32_t layer)
         op(m, select);
     }
     op(m, attend);
-    product(m, m->h, m->att, false);
+    product(m, m->h, m->att, false, d->out);
 }
 
 static void layer(maker *m, uint32_t l)
@@ -151,13 +151,13 @@ static void layer(maker *m, uint32_t l)
     norm(m, m->h, m->h, width);
     op(m, plain(IM__OP_ADD, m->x, m->h));
     norm(m, m->h, m->x, width);
-    product(m, m->gate, m->h, false);
-    product(m, m->up, m->h, false);
+    product(m, m->gate, m->h, false, 0);
+    product(m, m->up, m->h, false, 0);
     im__op glu = plain(IM__OP_GLU, m->gate, m->gate);
     glu.src2 = m->up;
     glu.glu = IM__GLU_GELU;
     op(m, glu);
-    product(m, m->h, m->gate, false);
+    product(m, m->h, m->gate, false, l % 2 != 0 && m->d->down_too != 0 ? m->d->down_too : m->d->down);
     norm(m, m->h, m->h, width);
     op(m, plain(IM__OP_ADD, m->x, m->h));
 }

@@ -13,6 +13,8 @@ typedef struct decode_dims {
     uint32_t window, global_every; /* every n-th layer sees everything */
     uint32_t dtype, head_dtype;    /* the head is the embedding */
     bool hollow;                   /* no weights */
+    uint32_t values, out, down,
+        down_too; /* types of values and the down product in odd layers, of attention's output, of the down product; 0: dtype, dtype, dtype, down */
 } decode_dims;
 
 void decode_program(im__program *p, const decode_dims *d, uint32_t seed);

@@ -142,7 +142,7 @@ inline bool rig_make(decode_rig &r, const im__program *p, const im__decode_shape
         layer[l].attn_norm = rig_vector(r, of.attn_norm), layer[l].q_norm = rig_vector(r, of.q_norm);
         layer[l].k_norm = rig_vector(r, of.k_norm), layer[l].post_attn_norm = rig_vector(r, of.post_attn_norm);
         layer[l].ffn_norm = rig_vector(r, of.ffn_norm), layer[l].post_ffn_norm = rig_vector(r, of.post_ffn_norm);
-        layer[l].rope = of.rope;
+        layer[l].rope = of.rope, layer[l].other = of.other;
     }
     if (im__decode_plan_make(&r.plan, r.model.shape, weights.data(), r.model.layers, &head, blocks, &err) != IM_OK) {
         printf("%s\n", err.message);

@@ -118,7 +118,8 @@ static im__decode_layer layer_of(const im__cuda_decoder *d, uint32_t l)
                               .page_stride = c->page_bytes[pool] / sizeof(uint16_t),
                               .pool = pool,
                               .window = kv->window,
-                              .rope = of->rope};
+                              .rope = of->rope,
+                              .other = of->other};
 }
 
 static void settle_args(im__cuda_decoder *d)
@@ -281,7 +282,7 @@ im_status im__cuda_decoder_launch(im__cuda_decoder *d, const im__step *step, uin
 
 void im__cuda_decoder_prepare(im__cuda_decoder *d)
 {
-    const uint32_t next = 2 * d->args.tokens; /* chains grow so fast at most */
+    const uint32_t next = 3 * d->args.tokens; /* chains grow so fast at most */
     need_turns(d, d->args.position + (int32_t)d->args.tokens,
                next < IM__CUDA_DECODE_MOST_TOKENS ? next : IM__CUDA_DECODE_MOST_TOKENS);
 }

@@ -7,8 +7,7 @@
 #include "base/mem.h"
 #include "num/dtype.h"
 
-#define DECODER(name, width, heads, kv_heads, hidden, form, head_form)                                                             \
-    {"im_decode_" #name, width, heads, kv_heads, hidden, form, head_form},
+#define DECODER(name, ...) {"im_decode_" #name, __VA_ARGS__},
 
 static const im__decode_shape built[] = {
 #include "backend/cuda/kernels/decode_shapes.inc"
@@ -28,7 +27,6 @@ typedef struct reader {
     size_t at;
     const char *why; /* the first thing that does not fit */
     int x, h;        /* values: the residual, and what norms and products of it write */
-    int form;        /* of the layers' weights; -1: not seen yet */
 } reader;
 
 static void refuse(reader *r, const char *why)
@@ -50,9 +48,9 @@ static const im__op *next(reader *r, im__op_kind kind, const char *why)
     return &nothing;
 }
 
-static int form_of(uint32_t dtype)
+static int form_of(const im__program *p, int matrix)
 {
-    switch (dtype) {
+    switch (p->matrix[matrix].w.dtype) {
     case IM__Q4_0: return IM__CUDA_4_HALF;
     case IM__Q5_0: return IM__CUDA_5_HALF;
     case IM__Q8_0: return IM__CUDA_8_HALF;
@@ -66,12 +64,9 @@ static int product(reader *r, int dst, int src, bool wide)
 {
     const im__op *op = next(r, IM__OP_MATMUL, "its layers are not those of Gemma 3");
     if (r->why != NULL) return 0;
-    int form = form_of(r->p->matrix[op->weight].w.dtype);
     require(r, op->src == src && (dst == IM__NONE || op->dst == dst) && op->wide == wide, "its layers are not those of Gemma 3");
     require(r, op->vector == IM__NONE, "its products have biases");
-    require(r, form >= 0 && (r->form < 0 || form == r->form),
-            "its layers' weights are of several types, or of one without a kernel");
-    r->form = form;
+    require(r, form_of(r->p, op->weight) >= 0, "its weights are of a type without a kernel");
     return op->weight;
 }
 
@@ -168,30 +163,46 @@ static void read_program(reader *r)
     r->m->embed_scale = embed->by;
     for (uint32_t l = 0; l < r->m->layers && r->why == NULL; l++) layer(r, &r->m->layer[l], l == r->m->layers - 1);
     r->m->final_norm = norm(r, r->h, r->x, r->p->value[r->x].width);
-    int form = r->form;
-    r->form = -1;
     r->m->head = product(r, r->p->logits, r->h, true);
-    int head_form = r->form;
-    r->form = form;
     require(r, r->at == r->p->op_count, "something follows its logits");
-    require(r, r->why != NULL || form_of(r->p->matrix[r->m->embed].w.dtype) >= 0, "its embedding is of a type without a kernel");
-    r->form = form | head_form * 256; /* either may be -1 where `why` is set */
+    require(r, r->why != NULL || form_of(r->p, r->m->embed) >= 0, "its embedding is of a type without a kernel");
 }
 
 /* ---- finding the kernel ------------------------------------------------------------------------------------------------------------------- */
 
+static bool is(const im__program *p, int matrix, im__cuda_form form) { return form_of(p, matrix) == (int)form; }
+
+static bool layer_fits(const im__program *p, const im__decode_layer_parts *l, const im__decode_shape *s)
+{
+    return is(p, l->q, s->form) && is(p, l->k, s->form) && is(p, l->gate, s->form) && is(p, l->up, s->form) &&
+           (is(p, l->v, s->form) || is(p, l->v, s->values)) && is(p, l->out, s->out) &&
+           (is(p, l->down, s->down) || is(p, l->down, s->down_too));
+}
+
+static bool fits(const im__program *p, const im__decode_model *m, uint32_t width, const im__decode_shape *s)
+{
+    const im__decode_layer_parts *l = &m->layer[0];
+    bool all = s->width == width && s->hidden == p->matrix[l->gate].w.n_out &&
+               s->heads * IM__DECODE_HEAD_DIM == p->matrix[l->q].w.n_out && s->kv_heads == p->kv[l->cache].kv_heads &&
+               is(p, m->head, s->head);
+    for (uint32_t i = 0; i < m->layers && all; i++) all = layer_fits(p, &m->layer[i], s);
+    return all;
+}
+
 static const im__decode_shape *find(const reader *r, const im__decode_shape *shapes, size_t count)
 {
-    const im__program *p = r->p;
-    const im__decode_layer_parts *l = &r->m->layer[0];
-    for (size_t i = 0; i < count; i++) {
-        const im__decode_shape *s = &shapes[i];
-        if (s->width == p->value[r->x].width && s->hidden == p->matrix[l->gate].w.n_out &&
-            s->heads * IM__DECODE_HEAD_DIM == p->matrix[l->q].w.n_out && s->kv_heads == p->kv[l->cache].kv_heads &&
-            (int)s->form == (r->form & 255) && (int)s->head_form == r->form >> 8)
-            return s;
-    }
+    for (size_t i = 0; i < count; i++)
+        if (fits(r->p, r->m, r->p->value[r->x].width, &shapes[i])) return &shapes[i];
     return NULL;
+}
+
+static void mark_others(const im__program *p, im__decode_model *m)
+{
+    for (uint32_t i = 0; i < m->layers; i++) {
+        im__decode_layer_parts *l = &m->layer[i];
+        l->other = (is(p, l->v, m->shape->form) ? 0 : IM__DECODE_OTHER_VALUES) |
+                   (is(p, l->down, m->shape->down) ? 0 : IM__DECODE_OTHER_DOWN);
+    }
 }
 
 /* The widths of the first layer are those of all. */
@@ -210,7 +221,7 @@ static bool alike(const im__program *p, const im__decode_model *m)
 im_status im__decode_match(im__decode_model *out, const im__program *p, const im__decode_shape *shapes, size_t count, im_error *err)
 {
     *out = (im__decode_model){.layers = (uint32_t)p->kv_count, .vocab = p->vocab, .rope = {IM__NONE, IM__NONE}};
-    reader r = {.p = p, .m = out, .x = IM__NONE, .h = IM__NONE, .form = -1};
+    reader r = {.p = p, .m = out, .x = IM__NONE, .h = IM__NONE};
     if (p->kv_count == 0 || p->kv_count > IM__DECODE_TAGS - 2) refuse(&r, "it has no layers, or too many");
     out->layer = im__calloc(p->kv_count == 0 ? 1 : p->kv_count, sizeof *out->layer);
     if (out->layer == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
@@ -218,7 +229,10 @@ im_status im__decode_match(im__decode_model *out, const im__program *p, const im
     require(&r, r.why != NULL || alike(p, out), "its layers differ in width");
     if (r.why == NULL) out->shape = find(&r, shapes, count);
     require(&r, r.why != NULL || out->shape != NULL, "no kernel was built for its widths and types");
-    if (r.why == NULL) return IM_OK;
+    if (r.why == NULL) {
+        mark_others(p, out);
+        return IM_OK;
+    }
     im__decode_model_clear(out);
     return im__fail(err, IM_ERR_UNSUPPORTED, "the persistent decoder does not serve this model: %s", r.why);
 }

@@ -59,15 +59,22 @@ static bool deal(dealer *d, int matrix)
     return true;
 }
 
-/* Counts to ranges. */
-static void range(const dealer *d, int matrix, im__decode_share *share, size_t offset)
+/* Counts to ranges, from `first` on, of the blocks with even or odd counts; the end of the last. */
+static uint32_t range_some(const dealer *d, int matrix, im__decode_share *share, size_t offset, uint32_t first, bool odd)
 {
-    uint32_t first = 0;
     for (uint32_t b = 0; b < d->blocks; b++) {
         im__decode_range r = {first, d->count[matrix][b]};
+        if ((r.count % 2 != 0) != odd) continue;
         memcpy((char *)&share[b] + offset, &r, sizeof r);
         first += r.count;
     }
+    return first;
+}
+
+/* Even counts come first, so that their pieces make whole tiles. */
+static void range(const dealer *d, int matrix, im__decode_share *share, size_t offset)
+{
+    range_some(d, matrix, share, offset, range_some(d, matrix, share, offset, 0, false), true);
 }
 
 static uint32_t holders(const dealer *d, int matrix)
@@ -123,6 +130,8 @@ static uint64_t qkv_unit(const im__decode_weights *w, uint32_t tile, uint32_t ch
     return tile < q + k ? unit(&w->k, tile - q, chunk) : unit(&w->v, tile - q - k, chunk);
 }
 
+static bool whole(const im__decode_share *s) { return IM__DECODE_WHOLE(s->down.first, s->down.count); }
+
 static uint64_t *list_layer(uint64_t *to, const im__decode_share *s, const im__decode_weights *w)
 {
     for (uint32_t t = s->qkv.first; t < s->qkv.first + s->qkv.count; t++)
@@ -134,9 +143,8 @@ static uint64_t *list_layer(uint64_t *to, const im__decode_share *s, const im__d
             *to++ = unit(&w->gate, t, c);
             *to++ = unit(&w->up, t, c);
         }
-    for (uint32_t t = s->down.first; t < s->down.first + s->down.count; t++)
-        for (uint32_t c = 0; c < chunks(w->down.n_in); c++)
-            *to++ = unit(&w->down, t / 2, c) | IM__DECODE_PIECE | (t % 2 != 0 ? IM__DECODE_SECOND : 0);
+    for (uint32_t t = s->down.first; t < s->down.first + s->down.count; t += whole(s) ? 2 : 1)
+        for (uint32_t c = 0; c < chunks(w->down.n_in); c++) *to++ = unit(&w->down, t / 2, c);
     return to;
 }
 
@@ -167,7 +175,8 @@ static void count_units(const dealer *d, im__decode_plan *out, uint32_t layers)
     for (uint32_t b = 0; b < d->blocks; b++) {
         im__decode_share *s = &out->share[b];
         s->first_unit = (uint32_t)out->units;
-        for (int m = 0; m < MATRICES; m++) s->units += layers * d->count[m][b] * d->units[m];
+        for (int m = 0; m < MATRICES; m++)
+            s->units += layers * (m == DOWN && whole(s) ? d->count[m][b] / 2 : d->count[m][b]) * d->units[m];
         s->units += head_tiles(s->head.count) * d->units[QKV];
         out->units += s->units;
     }

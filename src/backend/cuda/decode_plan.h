@@ -16,7 +16,10 @@
 typedef struct im__decode_shape {
     const char *kernel; /* its name in the fat binary */
     uint32_t width, heads, kv_heads, hidden;
-    im__cuda_form form, head_form;
+    im__cuda_form form;           /* of queries, keys, gate and up; of values where it is not the next one */
+    im__cuda_form values, out;    /* of values in some layers; of attention's output */
+    im__cuda_form down, down_too; /* of the down product: each layer has one of them */
+    im__cuda_form head;
 } im__decode_shape;
 
 /* Indices into a program. */
@@ -25,6 +28,7 @@ typedef struct im__decode_layer_parts {
     int attn_norm, q_norm, k_norm, post_attn_norm, ffn_norm, post_ffn_norm; /* vectors */
     int cache;                                                              /* im__program.kv */
     uint32_t rope;                                                          /* 0 or 1: entry of im__decode_model.rope */
+    uint32_t other;                                                         /* im__decode_layer.other */
 } im__decode_layer_parts;
 
 typedef struct im__decode_model {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The persistent decoder: one kernel that takes one sequence through a number of greedy steps, a block a multiprocessor, all blocks alive at once.
- * What the host (cuda_decode.c) and the kernels (decode_*.cuh, decode.cu) say to each other; C11 and CUDA C++.
+ * What the host (cuda_decode.c) and the kernels (decode_*.cuh, decode_*.cu) say to each other; C11 and CUDA C++.
  *
  * A layer is five exchanges between blocks: queries, keys and values; attention of blocks of keys; rows of the attention's output; hidden groups; rows of the
  * down product. What is cheap (norms, quantising the residual) every block does for itself.
@@ -32,10 +32,12 @@ enum {
 enum { IM__DECODE_OUT, IM__DECODE_HIDDEN, IM__DECODE_DOWN, IM__DECODE_PARTS };
 
 /* Tiles of 32 outputs that a block computes, of each matrix. Queries, keys and values count as one matrix; a tile of `gate` is one of gate and one of up; `down` counts
- * pieces of 16 outputs. */
+ * pieces of 16 outputs, which are taken as tiles if all of the block's make whole ones (IM__DECODE_WHOLE). */
 typedef struct im__decode_range {
     uint32_t first, count;
 } im__decode_range;
+
+#define IM__DECODE_WHOLE(first, count) ((((first) | (count)) & 1) == 0)
 
 typedef struct im__decode_share {
     im__decode_range qkv, out, gate, down, head;
@@ -43,10 +45,10 @@ typedef struct im__decode_share {
     uint32_t pad[4];
 } im__decode_share;
 
-/* An entry of the list of units: address | 16-byte words of the unit << 48; of a piece (16 of its outputs): and IM__DECODE_PIECE, and the second half's bit. */
-#define IM__DECODE_PIECE (UINT64_C(1) << 63)
-#define IM__DECODE_SECOND (UINT64_C(1) << 62)
+/* An entry of the list of units: address | 16-byte words of the unit << 48. */
 #define IM__DECODE_UNIT(address, bytes) ((uint64_t)(address) | (uint64_t)((bytes) / 16) << 48)
+
+enum { IM__DECODE_OTHER_VALUES = 1, IM__DECODE_OTHER_DOWN = 2 };
 
 typedef struct im__decode_layer {
     IM__DEV(const float) attn_norm; /* weights of the norms */
@@ -59,7 +61,7 @@ typedef struct im__decode_layer {
     IM__DEV(uint16_t) values;
     uint64_t page_stride; /* elements */
     uint32_t pool, window, rope;
-    uint32_t pad;
+    uint32_t other; /* IM__DECODE_OTHER_...: which weights have the second form that the shape names */
 } im__decode_layer;
 
 typedef struct im__decode_args {

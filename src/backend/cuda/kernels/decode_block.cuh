@@ -21,16 +21,19 @@ enum {
     TEAMS = WARPS / 2, /* two warps share a unit: 16 outputs each */
     HEAD_DIM = IM__DECODE_HEAD_DIM,
     FETCHERS = IM__DECODE_FETCHERS,
-    PAGE = 64,                    /* keys of a block of attention, and of a page */
-    SPAN_BLOCKS = 16,             /* blocks of a span */
-    RECORD = 48,                  /* bytes of 32 quantised activations: integers, scale, two words about their sums */
-    CHUNK_BYTES = 8 * RECORD + 16 /* of a chunk of 256; padded against bank conflicts */
+    PAGE = 64,                     /* keys of a block of attention, and of a page */
+    SPAN_BLOCKS = 16,              /* blocks of a span */
+    RECORD = 48,                   /* bytes of 32 quantised activations: integers, scale, two words about their sums */
+    CHUNK_BYTES = 8 * RECORD + 16, /* of a chunk of 256; padded against bank conflicts */
+    QUERY_BYTES =
+        HEAD_DIM * 4, /* of attention, for each head of an item: its query, the chunks of its scores and the row's own ones */
+    SCORE_BYTES = 5 * PAGE * 4
 };
 
-#ifdef IM__DECODE_FEW_SLOTS /* a test's */
-enum { MOST_SLOTS = 16 };
+#ifdef IM__DECODE_EARLY /* a test's: what comes after many units or keys comes after few */
+enum { MOST_SLOTS = 20, FEW_ITEMS = 2, ROUND_ITEMS = 2 };
 #else
-enum { MOST_SLOTS = 48 };
+enum { MOST_SLOTS = 48, FEW_ITEMS = 16, ROUND_ITEMS = 0 };
 #endif
 
 /* Named barriers: 0 all workers; then attention's, and one a team. */
@@ -55,11 +58,16 @@ CONSTANT int form_unit_bytes(int form, int groups)
 }
 CONSTANT int most(int a, int b) { return a > b ? a : b; }
 
-/* A model's widths, the forms of its layers' weights and of its head's, and what follows. GATES: most gate tiles a block has. */
-template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int HEAD_FORM_> struct shape {
-    static constexpr int WIDTH = WIDTH_, HEADS = HEADS_, KV_HEADS = KV_HEADS_, HIDDEN = HIDDEN_, FORM = FORM_,
-                         HEAD_FORM = HEAD_FORM_;
+/* A model's widths, the forms of its weights, and what follows. FORM: of queries, keys, gate and up; of values and of the down product there are two, of which a layer says
+ * which it has. */
+template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int VALUE_FORM_, int OUT_FORM_, int DOWN_FORM_,
+          int DOWN_FORM2_, int HEAD_FORM_>
+struct shape {
+    static constexpr int WIDTH = WIDTH_, HEADS = HEADS_, KV_HEADS = KV_HEADS_, HIDDEN = HIDDEN_;
+    static constexpr int FORM = FORM_, VALUE_FORM = VALUE_FORM_, OUT_FORM = OUT_FORM_, DOWN_FORM = DOWN_FORM_,
+                         DOWN_FORM2 = DOWN_FORM2_, HEAD_FORM = HEAD_FORM_;
     static constexpr int QUERIES = HEADS * HEAD_DIM, KEYS = KV_HEADS * HEAD_DIM, SHARING = HEADS / KV_HEADS;
+    static constexpr int AT_ONCE = SHARING % 2 == 0 ? 2 : 1; /* heads of an item of attention, at most */
     static constexpr int GROUPS = WIDTH / 32, HIDDEN_GROUPS = HIDDEN / 32, TILES = WIDTH / 32;
     static constexpr int CHUNKS = (WIDTH + 255) / 256,
                          LAST = (WIDTH + 255) % 256 / 32 + 1; /* chunks of a row, groups of the last */
@@ -74,11 +82,18 @@ template <int WIDTH_, int HEADS_, int KV_HEADS_, int HIDDEN_, int FORM_, int HEA
     static constexpr int O_GATES = 0, O_MISC = 768, O_SHARE = 800, O_LAYERS = 864, O_LANES = 1088, O_ACTS = O_LANES + 1024;
     static constexpr int O_ROW = O_ACTS + most(HIDDEN_CHUNKS, 2 * most(CHUNKS, HEADS)) * CHUNK_BYTES; /* the residual */
     static constexpr int O_PARTS = O_ROW + WIDTH * 4; /* chunk sums, or the row that arrives */
-    static constexpr int O_QUERY = (O_PARTS + most(PARTS, WIDTH * 4) + 15) / 16 * 16, O_KEY = O_QUERY + HEAD_DIM * 4;
-    static constexpr int O_SCORES = O_KEY + HEAD_DIM * 4, O_WEIGHTS = O_SCORES + 5 * PAGE * 4, O_GROUP = O_WEIGHTS + PAGE * 4;
+    static constexpr int SPANS = WARPS * (128 + 8);   /* merged by the warps of a block: 32 dimensions, maximum, sum */
+    static constexpr int O_QUERY = (O_PARTS + most(most(PARTS, SPANS), WIDTH * 4) + 15) / 16 * 16,
+                         O_KEY = O_QUERY + AT_ONCE * QUERY_BYTES;
+    static constexpr int O_SCORES = O_KEY + HEAD_DIM * 4, O_WEIGHTS = O_SCORES + AT_ONCE * SCORE_BYTES,
+                         O_GROUP = O_WEIGHTS + AT_ONCE * PAGE * 4;
     static constexpr int O_BEGUN = O_PARTS; /* values' sums over half a block of keys */
     static constexpr int O_RING = (O_GROUP + WARPS * RECORD + 127) / 128 * 128;
-    static constexpr int SLOT = (most(form_unit_bytes(FORM, 8), form_unit_bytes(HEAD_FORM, 8)) + 127) / 128 * 128;
+    static constexpr int SLOT = (most(most(most(form_unit_bytes(FORM, 8), form_unit_bytes(VALUE_FORM, 8)),
+                                           most(form_unit_bytes(OUT_FORM, 8), form_unit_bytes(DOWN_FORM, 8))),
+                                      most(form_unit_bytes(DOWN_FORM2, 8), form_unit_bytes(HEAD_FORM, 8))) +
+                                 127) /
+                                128 * 128;
     static constexpr int MEMORY = IM__DECODE_SHARED;
     static constexpr int FIT = (MEMORY - O_RING) / SLOT < MOST_SLOTS ? (MEMORY - O_RING) / SLOT : MOST_SLOTS;
     static constexpr int SLOTS = FIT / FETCHERS * FETCHERS; /* so a slot is always filled by the same warp */
@@ -171,7 +186,8 @@ enum {
     L_PAGE_STRIDE = 16,
     L_POOL = 18,
     L_WINDOW = 19,
-    L_ROPE = 20
+    L_ROPE = 20,
+    L_OTHER = 21
 };
 
 template <class S> INLINE u32 layer_at(const block<S> &b, u32 turn)
@@ -214,24 +230,6 @@ template <class S> INLINE void layer_store(block<S> &b, u32 value) { layer_store
 template <class S> INLINE u32 full_gate(const block<S> &b, u32 slot) { return b.memory + S::O_GATES + slot * 8; }
 template <class S> INLINE u32 empty_gate(const block<S> &b, u32 slot) { return b.memory + S::O_GATES + (S::SLOTS + slot) * 8; }
 
-/* Copies what an entry of a list says to a slot; a whole warp. Of a piece: the codes of its 16 outputs, 256 bytes of each group, and then all scales. */
-template <class S> INLINE void ring_copy(const block<S> &, u32 low, u32 high, u32 slot, u32 gate, int lane)
-{
-    const char *from = (const char *)((u64)(high & 0xffff) << 32 | low);
-    const u32 bytes = (high >> 16 & 1023) * 16, codes = code_bytes(S::FORM, 1);
-    if ((high & IM__DECODE_PIECE >> 32) == 0) {
-        if (lane == 0) copy_expect(gate, bytes);
-        if (lane == 0) copy_begin(slot, from, bytes, gate);
-        return;
-    }
-    const u32 groups = bytes == (u32)form_unit_bytes(S::FORM, 8) ? 8 : S::HIDDEN_LAST, rest = bytes - groups * codes;
-    if (lane == 0) copy_expect(gate, groups * (codes / 2) + rest);
-    warp_sync();
-    if (lane < (int)groups)
-        copy_begin(slot + lane * (codes / 2), from + lane * codes + (high >> 30 & 1) * (codes / 2), codes / 2, gate);
-    if (lane == (int)groups) copy_begin(slot + groups * (codes / 2), from + groups * codes, rest, gate);
-}
-
 /* A warp that fetches, one of FETCHERS: every unit of every token whose number has its remainder, in order. (A warp that computes takes units of one remainder in a
  * phase.) One warp alone takes about 0.3 us a unit, twice what
  * memory does. Each lane holds one entry of the list, and another one on its way. */
@@ -253,8 +251,12 @@ template <class S> INLINE void ring_fetch(block<S> &b)
             patience p;
             while (turn != 0 && !gate_passed(gate + S::SLOTS * 8, (turn - 1) & 1))
                 if (p.ends(b, WAIT_SLOT)) return;
-            if (lane == 0) sts_volatile(fetched, number + 1);
-            ring_copy(b, low, high, b.memory + S::O_RING + slot * S::SLOT, gate, (int)lane);
+            if (lane == 0) {
+                const u32 bytes = (high >> 16) * 16;
+                sts_volatile(fetched, number + 1);
+                copy_expect(gate, bytes);
+                copy_begin(b.memory + S::O_RING + slot * S::SLOT, (const char *)((u64)(high & 0xffff) << 32 | low), bytes, gate);
+            }
             slot += FETCHERS;
             if (slot >= S::SLOTS) slot -= S::SLOTS, turn++;
         }

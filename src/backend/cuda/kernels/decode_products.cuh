@@ -5,7 +5,7 @@
  *
  * A warp takes 16 outputs of a unit: lanes 0..15 multiply the groups of the first half of the chunk, lanes 16..31 those of the second; only the short chain of the
  * second waits for the first's. Two warps (a team) share a unit, or two units that meet the same activations (gate and up). Of the down product, whose chunks are
- * many, a block has pieces of 16 outputs, one warp a unit. A wide row brings two planes of activations to the same weights.
+ * many, a block may have pieces of 16 outputs, one warp a unit, of which it needs half: the other half is read by another block at about the same time. A wide row brings two planes of activations to the same weights.
  */
 #pragma once
 
@@ -16,6 +16,8 @@
 
 CONSTANT bool has_min(int form) { return form == IM__CUDA_4_SUPER_MIN; }
 CONSTANT int scales_of(int form) { return form == IM__CUDA_6_SUPER_16 ? 2 : 1; } /* of a group of 32 */
+/* Two products at once would not fit. */
+CONSTANT bool takes_registers(int form) { return form == IM__CUDA_8_HALF || form == IM__CUDA_6_SUPER_16; }
 CONSTANT bool sum_begins(int form) { return form == IM__CUDA_4_HALF || form == IM__CUDA_5_HALF || form == IM__CUDA_6_SUPER_16; }
 
 /* The integers of a group as dp4a takes them: elements 0..15 and 16..31. Four-bit codes of the second half stay sixteen times too large. */
@@ -23,15 +25,14 @@ struct codes {
     u32 low[4], high[4];
 };
 
-/* Where a lane finds its parts of the groups of a unit, from group `first` on. The unit has `groups` groups and codes of ROWS outputs (32, or 16 of a piece), of
- * which this is number `at`; scales always of 32, of which it is number `output`. */
-template <int FORM, int ROWS> struct unit_view {
-    enum { STEP = code_bytes(FORM, 1) / 32 * ROWS };
+/* Where a lane finds its parts of the groups of a unit of `groups` groups, from group `first` on, for an output of the 32. */
+template <int FORM> struct unit_view {
+    enum { STEP = code_bytes(FORM, 1) };
     u32 code, extra, scale, super;
-    __device__ __forceinline__ unit_view(u32 unit, int groups, int first, int at, int output)
+    __device__ __forceinline__ unit_view(u32 unit, int groups, int first, int output)
     {
         const u32 after = unit + STEP * groups, scales = after + extra_bytes(FORM, 1) * groups;
-        code = unit + first * STEP + at * 16;
+        code = unit + first * STEP + output * 16;
         extra = after + first * extra_bytes(FORM, 1) + output * (FORM == IM__CUDA_6_SUPER_16 ? 8 : 4);
         super = scales + output * (FORM == IM__CUDA_4_SUPER_MIN ? 4 : 2);
         if (FORM == IM__CUDA_4_SUPER_MIN)
@@ -45,7 +46,7 @@ template <int FORM, int ROWS> struct unit_view {
 
 INLINE void words_of(u32 *to, uint4 w) { to[0] = w.x, to[1] = w.y, to[2] = w.z, to[3] = w.w; }
 
-template <int FORM, int ROWS> INLINE codes load_codes(const unit_view<FORM, ROWS> &v, int g)
+template <int FORM> INLINE codes load_codes(const unit_view<FORM> &v, int g)
 {
     codes c;
     words_of(c.low, lds_u4(v.code + g * v.STEP));
@@ -82,7 +83,7 @@ struct scales {
     float s[2], m;
 };
 
-template <int FORM, int ROWS> INLINE scales load_scales(const unit_view<FORM, ROWS> &v, int g, float2 super)
+template <int FORM> INLINE scales load_scales(const unit_view<FORM> &v, int g, float2 super)
 {
     scales x;
     x.m = 0.0f;
@@ -100,7 +101,7 @@ template <int FORM, int ROWS> INLINE scales load_scales(const unit_view<FORM, RO
     return x;
 }
 
-template <int FORM, int ROWS> INLINE float2 load_super(const unit_view<FORM, ROWS> &v)
+template <int FORM> INLINE float2 load_super(const unit_view<FORM> &v)
 {
     if (FORM == IM__CUDA_4_SUPER_MIN) return f32_of_f16x2(lds_u(v.super));
     if (FORM == IM__CUDA_6_SUPER_16) return make_float2(f32_of_f16(lds_u16(v.super)), 0.0f);
@@ -108,10 +109,10 @@ template <int FORM, int ROWS> INLINE float2 load_super(const unit_view<FORM, ROW
 }
 
 /* The sums of code * activation, exact, as floats. */
-template <int FORM> INLINE void integer_sums(float *f, const codes &c, uint4 a, uint4 b, u32 word, u32 word2)
+template <int FORM> INLINE void integer_sums(float *f, const codes &c, uint4 a, uint4 b, uint2 words)
 {
     const u32 x[4] = {a.x, a.y, a.z, a.w}, y[4] = {b.x, b.y, b.z, b.w};
-    int low = sum_begins(FORM) ? (int)word : (int)MAGIC, high = FORM == IM__CUDA_6_SUPER_16 ? (int)word2 : 0;
+    int low = sum_begins(FORM) ? (int)words.x : (int)MAGIC, high = FORM == IM__CUDA_6_SUPER_16 ? (int)words.y : 0;
     UNROLL for (int k = 0; k < 4; k++)
     {
         low = FORM == IM__CUDA_8_HALF ? dot4(c.low[k], x[k], low) : dot4_unsigned(c.low[k], x[k], low);
@@ -133,19 +134,18 @@ template <int FORM, int G, int R, int P> struct products {
 
 /* Of groups that are not `there` (beyond the end of a short unit) nothing enters the chain: their scales and sums count as 0. `plane`: from one plane of
  * activations to the next. */
-template <int FORM, int ROWS, int G, int R, int P>
-INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int groups, int first, int there, int at, int output, u32 acts,
-                     u32 plane)
+template <int FORM, int G, int R, int P>
+INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int groups, int first, int there, int output, u32 acts, u32 plane)
 {
     float2 super[R];
-    UNROLL for (int r = 0; r < R; r++) super[r] = load_super(unit_view<FORM, ROWS>(unit[r], groups, first, at, output));
+    UNROLL for (int r = 0; r < R; r++) super[r] = load_super(unit_view<FORM>(unit[r], groups, first, output));
     UNROLL for (int g = 0; g < G; g++)
     {
         codes c[R];
         scales s[R];
         UNROLL for (int r = 0; r < R; r++)
         {
-            const unit_view<FORM, ROWS> v(unit[r], groups, first, at, output);
+            const unit_view<FORM> v(unit[r], groups, first, output);
             c[r] = load_codes(v, g);
             s[r] = load_scales(v, g, super[r]);
             x.m[g][r] = has_min(FORM) && g < there ? s[r].m : 0.0f;
@@ -155,12 +155,12 @@ INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int groups, in
             const u32 record = acts + p * plane + g * RECORD;
             const uint4 a = lds_u4(record), b = lds_u4(record + 16);
             const float2 ds = lds_f2(record + 32);
-            const u32 second = FORM == IM__CUDA_6_SUPER_16 ? lds_u(record + 40) : 0;
+            const uint2 words = FORM == IM__CUDA_6_SUPER_16 ? lds_u2(record + 40) : make_uint2(bits_of(ds.y), 0);
             x.sum[g][p] = g < there ? ds.y : 0.0f;
             UNROLL for (int r = 0; r < R; r++)
             {
                 float f[2];
-                integer_sums<FORM>(f, c[r], a, b, bits_of(ds.y), second);
+                integer_sums<FORM>(f, c[r], a, b, words);
                 UNROLL for (int k = 0; k < scales_of(FORM); k++)
                 {
                     x.f[g][r][p][k] = g < there ? f[k] : 0.0f;
@@ -212,39 +212,68 @@ template <class S, int C, int LAST, int R, int ROWS> INLINE tasks<C, LAST, R, RO
     return t;
 }
 
-/* One plane of a task; `half`: which 16 outputs of the 32. */
-template <int FORM, int PLANES, class S, int C, int LAST, int R, int ROWS>
-INLINE void task_plane(block<S> &b, const tasks<C, LAST, R, ROWS> &t, int half, int plane)
+/* P planes of a task, from `plane` on, for 16 of the 32 outputs (`half`: which). Lanes 0..15 multiply the first half of the groups, the others the second; only the short
+ * chain of these waits. */
+template <int FORM, int PLANES, int P, class S, int C, int LAST, int R, int ROWS>
+INLINE void task_do(block<S> &b, const tasks<C, LAST, R, ROWS> &t, int half, int plane)
 {
     const int lane = fresh(b.me) & 31, row = lane & 15, side = lane >> 4, groups = LAST == 8 || t.chunk < C - 1 ? 8 : LAST;
     const int first = LAST == 8 ? side * 4 : side * (groups >> 1), there = LAST == 8 ? 4 : groups >> 1, output = half * 16 + row;
     const u32 acts = b.memory + S::O_ACTS + plane * (S::CHUNKS * CHUNK_BYTES) + t.chunk * CHUNK_BYTES + first * RECORD;
-    products<FORM, 4, R, 1> x;
-    multiply<FORM, ROWS>(x, t.unit, groups, first, there, ROWS == 32 ? output : row, output, acts, 0);
-    float sum[R][1];
-    UNROLL for (int r = 0; r < R; r++) sum[r][0] = 0.0f;
+    products<FORM, 4, R, P> x;
+    multiply(x, t.unit, groups, first, there, output, acts, S::CHUNKS * CHUNK_BYTES);
+    float sum[R][P];
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++) sum[r][p] = 0.0f;
     chain(x, sum);
-    UNROLL for (int r = 0; r < R; r++) sum[r][0] = shfl(sum[r][0], row);
+    UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++) sum[r][p] = shfl(sum[r][p], row);
     chain(x, sum);
     if (side != 0)
-        UNROLL for (int r = 0; r < R; r++)
-            sts_f(part_of<S, C, R, PLANES, ROWS>(b, t.tile, r, plane, t.chunk) + (ROWS == 32 ? output : row) * 4, sum[r][0]);
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)
+            sts_f(part_of<S, C, R, PLANES, ROWS>(b, t.tile, r, plane + p, t.chunk) + (ROWS == 32 ? output : row) * 4, sum[r][p]);
 }
 
-/* All tasks of the block. Tiles from `wide` on have two planes. `piece`: the number of the first piece. */
-template <int FORM, int PLANES, class S, int C, int LAST, int R, int ROWS>
-INLINE void tasks_do(block<S> &b, tasks<C, LAST, R, ROWS> &t, int wide, int piece)
+/* Both planes. */
+template <int FORM, class S, int C, int LAST, int R, int ROWS>
+INLINE void task_wide(block<S> &b, const tasks<C, LAST, R, ROWS> &t, int half)
+{
+    if (takes_registers(FORM))
+        ROLL for (int plane = 0; plane < 2; plane++) task_do<FORM, 2, 1>(b, t, half, plane);
+    else
+        task_do<FORM, 2, 2>(b, t, half, 0);
+}
+
+/* All tasks of the block. Tiles from `wide` on have two planes, those from `other` on, which are wide, the form OTHER. */
+template <int FORM, int OTHER, int PLANES, class S, int C, int LAST, int R, int ROWS>
+INLINE void tasks_do(block<S> &b, tasks<C, LAST, R, ROWS> &t, int wide, int other)
 {
     ROLL while (t.n < t.count)
     {
-        const int half = ROWS == 32 ? fresh(b.me) / (TEAMS * 32) : (piece + t.tile) & 1,
-                  planes = PLANES == 2 && t.tile >= wide ? 2 : 1;
-        ROLL for (int plane = 0; plane < planes; plane++) task_plane<FORM, PLANES>(b, t, half, plane);
-        UNROLL for (int r = 0; r < R; r++) ring_release(b, t.n * R + r, ROWS == 32 ? 1 : 2);
+        const int half = fresh(b.me) / (TEAMS * 32);
+        if (OTHER != FORM && t.tile >= other)
+            task_wide<OTHER>(b, t, half);
+        else if (PLANES == 2 && t.tile >= wide)
+            task_wide<FORM>(b, t, half);
+        else
+            task_do<FORM, PLANES, 1>(b, t, half, 0);
+        UNROLL for (int r = 0; r < R; r++) ring_release(b, t.n * R + r, 1);
         t.n += t.STEP;
         task_fetch(b, t);
     }
     b.used += (u32)(t.count * R);
+    sync_all(b);
+}
+
+/* The same of pieces, a warp each; `piece`: the number of the first. */
+template <int FORM, class S, int C, int LAST> INLINE void pieces_do(block<S> &b, tasks<C, LAST, 1, 16> &t, int piece)
+{
+    ROLL while (t.n < t.count)
+    {
+        task_do<FORM, 1, 1>(b, t, (piece + t.tile) & 1, 0);
+        ring_release(b, t.n, 2);
+        t.n += t.STEP;
+        task_fetch(b, t);
+    }
+    b.used += (u32)t.count;
     sync_all(b);
 }
 

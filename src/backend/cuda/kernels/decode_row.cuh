@@ -13,18 +13,21 @@ template <class S> INLINE u32 record_of(const block<S> &b, int group)
     return b.memory + S::O_ACTS + (group >> 3) * CHUNK_BYTES + (group & 7) * RECORD;
 }
 
-/* The words of a record that speak of its sums; by one lane. */
-template <int FORM> INLINE void store_sums(u32 record, float d, int first, int second)
+/* The words of a record that speak of its sums, for weights of either form: scale, sum, and for groups of 16 two sums. By one lane. */
+template <int FORM, int FORM2> INLINE void store_sums(u32 record, float d, int first, int second)
 {
-    if (FORM == IM__CUDA_6_SUPER_16)
-        sts_u4(record + 32, bits_of(d), sum_word<FORM>(d, first), sum_word<FORM>(d, second), 0);
+    constexpr int HALVES = IM__CUDA_6_SUPER_16, WHOLE = FORM == HALVES ? FORM2 : FORM;
+    static_assert(WHOLE == FORM2 || FORM2 == HALVES || FORM2 == IM__CUDA_8_HALF, "two forms with sums of their own");
+    const u32 word = sum_word<WHOLE>(d, first + second);
+    if (FORM == HALVES || FORM2 == HALVES)
+        sts_u4(record + 32, bits_of(d), word, sum_word<HALVES>(d, first), sum_word<HALVES>(d, second));
     else
-        sts_f2(record + 32, d, f32_of(sum_word<FORM>(d, first + second)));
+        sts_f2(record + 32, d, f32_of(word));
 }
 
 /* The warp quantises groups g, g + step, ... below n: one element a lane of each of N (1 for a group that is not there: zero is slow). Leaves in x what that
  * lost. */
-template <int FORM, int N, class S> INLINE void store_groups(block<S> &b, float *x, int g, int step, int n, u32 plane)
+template <int FORM, int FORM2, int N, class S> INLINE void store_groups(block<S> &b, float *x, int g, int step, int n, u32 plane)
 {
     const int lane = fresh(b.me) & 31;
     int q[N];
@@ -32,12 +35,13 @@ template <int FORM, int N, class S> INLINE void store_groups(block<S> &b, float 
     quantise<N>(x, q, d);
     UNROLL for (int i = 0; i < N; i++)
     {
-        int first = FORM == IM__CUDA_6_SUPER_16 ? warp_sum(lane < 16 ? q[i] : 0) : 0, all = warp_sum(q[i]);
+        const bool halves = FORM == IM__CUDA_6_SUPER_16 || FORM2 == IM__CUDA_6_SUPER_16;
+        int first = halves ? warp_sum(lane < 16 ? q[i] : 0) : 0, all = warp_sum(q[i]);
         x[i] = g + i * step < n ? x[i] - d[i] * (float)q[i] : 1.0f;
         if (g + i * step >= n) continue;
         u32 record = record_of(b, g + i * step) + plane;
         sts_u8(record + lane, q[i]);
-        if (lane == 0) store_sums<FORM>(record, d[i], first, all - first);
+        if (lane == 0) store_sums<FORM, FORM2>(record, d[i], first, all - first);
     }
 }
 
@@ -58,7 +62,7 @@ template <class S> INLINE void send_group(block<S> &b, float x, uint4 *to, int n
 }
 
 /* All n groups into the records. */
-template <int FORM, int N, class S> INLINE void receive_groups(block<S> &b, const uint4 *from, u32 tag)
+template <int FORM, int FORM2, int N, class S> INLINE void receive_groups(block<S> &b, const uint4 *from, u32 tag)
 {
     const u32 ones = 0x01010101;
     ROLL for (int g = fresh(b.me); g < N; g += WORKERS)
@@ -75,7 +79,7 @@ template <int FORM, int N, class S> INLINE void receive_groups(block<S> &b, cons
         sts_u4(record + 16, y.y, y.z, z.x, z.y);
         int first = dot4(x.x, ones, dot4(x.y, ones, 0)) + dot4(x.z, ones, dot4(y.x, ones, 0));
         int second = dot4(y.y, ones, dot4(y.z, ones, 0)) + dot4(z.x, ones, dot4(z.y, ones, 0));
-        store_sums<FORM>(record, f32_of(z.z), first, second);
+        store_sums<FORM, FORM2>(record, f32_of(z.z), first, second);
     }
     sync_all(b);
 }
@@ -164,9 +168,9 @@ template <class S> INLINE void residual_lanes(block<S> &b, const float *post, bo
     if (id == 0) sts_f(b.memory + S::O_MISC + M_FACTOR, factor);
 }
 
-/* residual += norm of the row in `from` (none: NULL; sent by ROWS) with weights `post`; then, if wanted, the residual's norm with weights `pre` is quantised for FORM, with
+/* residual += norm of the row in `from` (none: NULL; sent by ROWS) with weights `post`; then, if wanted, the residual's norm with weights `pre` is quantised for FORM and FORM2, with
  * a second plane if `wide`. What does not depend on the row is fetched before it is waited for. */
-template <int FORM, int ROWS, class S>
+template <int FORM, int FORM2, int ROWS, class S>
 INLINE void norm(block<S> &b, const uint4 *from, u32 tag, int part, u32 target, const float *post, const float *pre, bool normed,
                  bool wide)
 {
@@ -186,7 +190,7 @@ INLINE void norm(block<S> &b, const uint4 *from, u32 tag, int part, u32 target, 
     UNROLL for (int i = 0; i < S::MINE; i++) x[i] =
         warp + i * WARPS < S::GROUPS ? (lds_f(b.memory + S::O_ROW + (id + i * WORKERS) * 4) * factor) * before[i] : 1.0f;
     ROLL for (int plane = 0; plane < (wide ? 2 : 1); plane++)
-        store_groups<FORM, S::MINE>(b, x, warp, WARPS, S::GROUPS, plane * (S::CHUNKS * CHUNK_BYTES));
+        store_groups<FORM, FORM2, S::MINE>(b, x, warp, WARPS, S::GROUPS, plane * (S::CHUNKS * CHUNK_BYTES));
     sync_all(b);
 }
 

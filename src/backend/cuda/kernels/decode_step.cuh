@@ -12,17 +12,19 @@ template <class S> INLINE bool is_speaker(const block<S> &b) { return b.me == WO
 
 template <class S> INLINE void queries_keys_values(block<S> &b)
 {
-    constexpr int WIDE = S::QUERIES / 32; /* keys and values begin at this tile */
+    constexpr int WIDE = S::QUERIES / 32, VALUES = WIDE + S::KEYS / 32; /* keys and values begin at these tiles */
     const int first = share_first(b, SHARE_QKV), tiles = share_count(b, SHARE_QKV), parity = parity_of(b);
     auto work = tasks_begin<S, S::CHUNKS, S::LAST, 1, 32>(b, tiles);
     const u32 next = layer_prefetch(b);
     const uint4 *row = b.layer == 0 ? (const uint4 *)0 : (const uint4 *)b.a.down_rows + (parity ^ 1) * S::PIECE_ROW_PACKETS;
-    norm<S::FORM, 16>(b, row, tag_of(b) - 1, IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN],
-                      earlier_vector(b, L_POST_FFN_NORM), layer_vector(b, L_ATTN_NORM), tiles > 0, first + tiles > WIDE);
+    norm<S::FORM, S::VALUE_FORM, 16>(b, row, tag_of(b) - 1, IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN],
+                                     earlier_vector(b, L_POST_FFN_NORM), layer_vector(b, L_ATTN_NORM), tiles > 0,
+                                     first + tiles > WIDE);
     layer_store(b, next);
     stamp(b, 1);
     if (tiles > 0) {
-        tasks_do<S::FORM, 2>(b, work, max(WIDE - first, 0), 0);
+        const bool other = S::VALUE_FORM != S::FORM && (layer_number(b, L_OTHER) & IM__DECODE_OTHER_VALUES) != 0;
+        tasks_do<S::FORM, S::VALUE_FORM, 2>(b, work, max(WIDE - first, 0), other ? max(VALUES - first, 0) : tiles);
         const int id = fresh(b.me), lane = id & 31;
         u64 *to = b.a.qkv + (u64)parity * (S::QUERIES + 2 * S::KEYS) + first * 32 + lane;
         for (int i = id >> 5; i < tiles; i += WARPS) {
@@ -42,7 +44,7 @@ template <class S> INLINE void attention_output(block<S> &b)
     merged_input(b);
     if (is_speaker(b)) announce(b, IM__DECODE_OUT);
     stamp(b, 5);
-    tasks_do<S::FORM, 1>(b, work, 0, 0);
+    tasks_do<S::OUT_FORM, S::OUT_FORM, 1>(b, work, 0, 0);
     const int id = fresh(b.me), lane = id & 31;
     for (int i = id >> 5; i < tiles; i += WARPS)
         send_rows<32>((uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, first + i,
@@ -54,12 +56,12 @@ template <class S> INLINE void gate_and_up(block<S> &b)
 {
     const int first = share_first(b, SHARE_GATE), tiles = share_count(b, SHARE_GATE), parity = parity_of(b);
     auto work = tasks_begin<S, S::CHUNKS, S::LAST, 2, 32>(b, tiles);
-    norm<S::FORM, 32>(b, (const uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, tag_of(b), IM__DECODE_OUT,
-                      (turn_of(b) + 1) * b.a.announcers[IM__DECODE_OUT], layer_vector(b, L_POST_ATTN_NORM),
-                      layer_vector(b, L_FFN_NORM), tiles > 0, false);
+    norm<S::FORM, S::FORM, 32>(b, (const uint4 *)b.a.out_rows + parity * S::ROW_PACKETS, tag_of(b), IM__DECODE_OUT,
+                               (turn_of(b) + 1) * b.a.announcers[IM__DECODE_OUT], layer_vector(b, L_POST_ATTN_NORM),
+                               layer_vector(b, L_FFN_NORM), tiles > 0, false);
     stamp(b, 7);
     if (tiles == 0) return;
-    tasks_do<S::FORM, 1>(b, work, 0, 0);
+    tasks_do<S::FORM, S::FORM, 1>(b, work, 0, 0);
     if (is_speaker(b)) announce(b, IM__DECODE_HIDDEN);
     stamp(b, 8);
     const int id = fresh(b.me), lane = id & 31;
@@ -72,23 +74,61 @@ template <class S> INLINE void gate_and_up(block<S> &b)
     stamp(b, 9);
 }
 
-template <class S> INLINE void down(block<S> &b)
+/* The hidden row, for the down product. */
+template <class S> INLINE void hidden_input(block<S> &b)
 {
-    const int first = share_first(b, SHARE_DOWN), pieces = share_count(b, SHARE_DOWN), parity = parity_of(b);
-    if (pieces == 0) return;
-    auto work = tasks_begin<S, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1, 16>(b, pieces);
     await_announced(b, IM__DECODE_HIDDEN, (turn_of(b) + 1) * b.a.announcers[IM__DECODE_HIDDEN]);
-    receive_groups<S::FORM, S::HIDDEN_GROUPS>(b, (const uint4 *)b.a.hidden + parity * S::HIDDEN_GROUPS * IM__DECODE_GROUP_PACKETS,
-                                              tag_of(b));
+    receive_groups<S::DOWN_FORM, S::DOWN_FORM2, S::HIDDEN_GROUPS>(
+        b, (const uint4 *)b.a.hidden + parity_of(b) * S::HIDDEN_GROUPS * IM__DECODE_GROUP_PACKETS, tag_of(b));
     if (is_speaker(b)) announce(b, IM__DECODE_DOWN);
     stamp(b, 10);
-    tasks_do<S::FORM, 1>(b, work, 0, first);
+}
+
+template <class S> INLINE bool down_is_other(const block<S> &b)
+{
+    return S::DOWN_FORM2 != S::DOWN_FORM && (layer_number(b, L_OTHER) & IM__DECODE_OTHER_DOWN) != 0;
+}
+
+template <class S> INLINE void down_pieces(block<S> &b, int first, int pieces)
+{
+    auto work = tasks_begin<S, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1, 16>(b, pieces);
+    hidden_input(b);
+    if (down_is_other(b))
+        pieces_do<S::DOWN_FORM2>(b, work, first);
+    else
+        pieces_do<S::DOWN_FORM>(b, work, first);
     const int id = fresh(b.me), lane = id & 31;
     for (int i = id >> 5; i * 2 < pieces; i += WARPS) { /* two pieces a warp */
         const int piece = min(i * 2 + (lane >> 4), pieces - 1);
         const float y = row_sum<S::HIDDEN_CHUNKS>(part_of<S, S::HIDDEN_CHUNKS, 1, 1, 16>(b, piece, 0, 0, 0) + (lane & 15) * 4, 64);
-        send_rows<16>((uint4 *)b.a.down_rows + parity * S::PIECE_ROW_PACKETS, first + piece, y, lane, tag_of(b));
+        send_rows<16>((uint4 *)b.a.down_rows + parity_of(b) * S::PIECE_ROW_PACKETS, first + piece, y, lane, tag_of(b));
     }
+}
+
+template <class S> INLINE void down_tiles(block<S> &b, int first, int tiles)
+{
+    auto work = tasks_begin<S, S::HIDDEN_CHUNKS, S::HIDDEN_LAST, 1, 32>(b, tiles);
+    hidden_input(b);
+    if (down_is_other(b))
+        tasks_do<S::DOWN_FORM2, S::DOWN_FORM2, 1>(b, work, 0, 0);
+    else
+        tasks_do<S::DOWN_FORM, S::DOWN_FORM, 1>(b, work, 0, 0);
+    const int id = fresh(b.me), lane = id & 31;
+    for (int i = id >> 5; i < tiles; i += WARPS) {
+        const float y = row_sum<S::HIDDEN_CHUNKS>(part_of<S, S::HIDDEN_CHUNKS, 1, 1, 32>(b, i, 0, 0, 0) + lane * 4, 128);
+        send_rows<16>((uint4 *)b.a.down_rows + parity_of(b) * S::PIECE_ROW_PACKETS, (first + i) * 2 + (lane >> 4), y, lane,
+                      tag_of(b));
+    }
+}
+
+template <class S> INLINE void down(block<S> &b)
+{
+    const int first = share_first(b, SHARE_DOWN), pieces = share_count(b, SHARE_DOWN);
+    if (pieces == 0) return;
+    if (IM__DECODE_WHOLE(first, pieces))
+        down_tiles(b, first / 2, pieces / 2);
+    else
+        down_pieces(b, first, pieces);
     stamp(b, 11);
 }
 
@@ -113,13 +153,13 @@ INLINE void prefer_in_warp(candidate &best)
 /* One warp, one unit of `groups` groups, two planes. */
 template <class S> INLINE void head_chunk(block<S> &b, u32 unit, int chunk, int groups, float (&sum)[1][2])
 {
+    constexpr int G = takes_registers(S::HEAD_FORM) ? 2 : 4;
     const int lane = fresh(b.me) & 31;
-    ROLL for (int first = 0; first < groups; first += 4)
+    ROLL for (int first = 0; first < groups; first += G)
     {
         const u32 acts = b.memory + S::O_ACTS + chunk * CHUNK_BYTES + first * RECORD;
-        products<S::HEAD_FORM, 4, 1, 2> x;
-        multiply<S::HEAD_FORM, 32>(x, &unit, groups, first, S::LAST % 4 == 0 ? 4 : groups - first, lane, lane, acts,
-                                   S::CHUNKS * CHUNK_BYTES);
+        products<S::HEAD_FORM, G, 1, 2> x;
+        multiply(x, &unit, groups, first, S::LAST % G == 0 ? G : groups - first, lane, acts, S::CHUNKS * CHUNK_BYTES);
         chain(x, sum);
     }
 }
@@ -150,9 +190,9 @@ template <class S> INLINE void head(block<S> &b)
 {
     const int t = (int)b.token;
     const int first = share_first(b, SHARE_HEAD), tiles = share_count(b, SHARE_HEAD);
-    norm<S::HEAD_FORM, 16>(b, (const uint4 *)b.a.down_rows + (parity_of(b) ^ 1) * S::PIECE_ROW_PACKETS, tag_of(b) - 1,
-                           IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN], earlier_vector(b, L_POST_FFN_NORM),
-                           b.a.final_norm, true, true);
+    norm<S::HEAD_FORM, S::HEAD_FORM, 16>(b, (const uint4 *)b.a.down_rows + (parity_of(b) ^ 1) * S::PIECE_ROW_PACKETS, tag_of(b) - 1,
+                                         IM__DECODE_DOWN, turn_of(b) * b.a.announcers[IM__DECODE_DOWN],
+                                         earlier_vector(b, L_POST_FFN_NORM), b.a.final_norm, true, true);
     const int id = fresh(b.me), lane = id & 31, warp = id >> 5;
     float *logits = b.a.logits + (b.a.keep_all ? (u64)t * b.a.vocab : 0);
     candidate best = {-f32_of(0x7f800000), 0x7fffffff};

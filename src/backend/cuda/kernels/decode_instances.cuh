@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The persistent decoder's kernels: one a shape and form, so that every width is a constant. Hopper and later (bulk copies, barriers in shared memory).
+ * The persistent decoder's kernels: one a shape and forms, so that every width is a constant. Hopper and later (bulk copies, barriers in shared memory).
  */
 #include "decode_step.cuh"
 
