@@ -206,6 +206,28 @@ static void punctuation_is_that_of_the_reference(void **state)
     assert_int_equal(lengths, 421);
 }
 
+/* Files can ask for much work or memory with few words; both stay in proportion to the text. */
+static void hostile_rules_stay_cheap(void **state)
+{
+    (void)state;
+#define STRIPS ",{'id':6,'content':' ','single_word':false,'lstrip':true,'rstrip':true," PLAIN "}," ADDED("7", "\\t", PLAIN)
+#define GROW                                                                                                                       \
+    "{'type':'Replace','pattern':{'String':'a'},'content':'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'}"
+    static const char text[] =
+        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    im__tokenizer *t = must_parse(CHANGED(ADDED_UNK STRIPS, TO_MARK, "null", "", VOCAB, MERGES), "", "", &nothing);
+    assert_int_equal(vocab_count_repeated(t, " \t", 400000), 800000);
+    im__tokenizer_free(t);
+
+    t = must_parse(CHANGED(ADDED_UNK, "{'type':'Sequence','normalizers':[" GROW "," GROW "," GROW "]}", "null", "", VOCAB, "[]"),
+                   "", "", &nothing);
+    im__ids ids = {0};
+    im_error err = {IM_OK, ""};
+    assert_int_equal(im__tokenizer_encode(t, text, sizeof text - 1, &parsed, &ids, &err), IM_ERR_MEMORY);
+    im__ids_free(&ids);
+    im__tokenizer_free(t);
+}
+
 /* ---- refusals ---- */
 
 typedef struct refusal {
@@ -538,6 +560,7 @@ int main(void)
         cmocka_unit_test(the_small_file_works),
         cmocka_unit_test(one_change_each),
         cmocka_unit_test(punctuation_is_that_of_the_reference),
+        cmocka_unit_test(hostile_rules_stay_cheap),
         cmocka_unit_test(unknown_constructs_are_refused_by_name),
         cmocka_unit_test(impossible_vocabularies_are_refused),
         cmocka_unit_test(broken_json_is_refused),

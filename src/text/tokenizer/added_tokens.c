@@ -93,27 +93,36 @@ static bool touches_word(const char *text, size_t n, size_t begin, size_t end)
     return im__char_is_word(&before) || im__char_is_word(&behind);
 }
 
-static im__added_match match_of(const im__added_token *e, const char *text, size_t n, size_t at, size_t floor)
+/* The end of the white space at `at`; a stretch that is known is not walked again, or a row of such tokens would take time without bound. */
+static size_t white_end(const char *text, size_t n, size_t at, size_t known)
 {
-    im__added_match m = {at, at + e->text.len, at + e->text.len, e->id};
     im__char c;
-    while (e->lstrip && m.begin > floor && (c = im__char_before(text, m.begin)).cls & IM__CC_SPACE) m.begin -= c.bytes;
-    if (e->lstrip && m.begin < floor) m.begin = floor;
-    while (e->rstrip && m.end < n && (c = im__char_at(text + m.end, n - m.end)).cls & IM__CC_SPACE) m.end += c.bytes;
+    if (at < known) at = known;
+    while (at < n && (c = im__char_at(text + at, n - at)).cls & IM__CC_SPACE) at += c.bytes;
+    return at;
+}
+
+static im__added_match match_of(const im__added_token *e, const char *text, size_t n, size_t at, const im__added_match *last)
+{
+    im__added_match m = {at, at + e->text.len, at + e->text.len, last->white, e->id};
+    im__char c;
+    while (e->lstrip && m.begin > last->end && (c = im__char_before(text, m.begin)).cls & IM__CC_SPACE) m.begin -= c.bytes;
+    if (e->lstrip && m.begin < last->end) m.begin = last->end;
+    if (e->rstrip) m.end = m.white = white_end(text, n, m.end, m.white);
     return m;
 }
 
-im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from, size_t floor,
+im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, const im__added_match *last,
                                       const im__encode_options *options, size_t *span)
 {
-    for (size_t at = from, len; at < n; at += len) {
+    for (size_t at = last->resume, len; at < n; at += len) {
         unsigned byte = (unsigned char)text[at];
         len = 1;
         if (a->first[byte] == a->first[byte + 1]) continue;
         const im__added_token *e = longest_at(a, text, n, at, options, span);
         if (e == NULL) continue;
-        if (!e->single_word || !touches_word(text, n, at, at + e->text.len)) return match_of(e, text, n, at, floor);
+        if (!e->single_word || !touches_word(text, n, at, at + e->text.len)) return match_of(e, text, n, at, last);
         len = e->text.len; /* the reference goes on behind it */
     }
-    return (im__added_match){n, n, n, -1};
+    return (im__added_match){n, n, n, n, -1};
 }

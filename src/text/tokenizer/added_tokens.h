@@ -5,7 +5,7 @@
  *
  *     size_t at = 0, span = 0; // everything before `at` is done
  *     for (im__added_match m = {0}; ; at = m.end) {
- *         m = im__added_tokens_next(a, text, n, m.resume, at, options, &span);
+ *         m = im__added_tokens_next(a, text, n, &m, options, &span);
  *         ordinary text from `at` to m.begin, if that is not empty; then m.id, if there is one, else leave
  *     }
  */
@@ -38,12 +38,13 @@ void im__added_tokens_free(im__added_tokens *a);
 typedef struct im__added_match {
     size_t begin, end; /* in the text, with the white space that it takes along */
     size_t resume;     /* where to look for the next one */
+    size_t white;      /* from `resume` up to here is white space, as far as is known */
     int32_t id;        /* -1: no match, begin = end = n */
 } im__added_match;
 
-/* The first match at or behind `from` in text[0..n); white space before `floor` is not taken along. Control tokens count only with parse_special, and not when they touch a span of `plain`;
- * *span is a cursor into plain[] that starts at 0 and is kept between calls with growing `from`. */
-im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, size_t from, size_t floor,
+/* The match that follows `last` in text[0..n); white space that `last` took is not taken along again. Control tokens count only with parse_special, and not
+ * when they touch a span of `plain`; *span is a cursor into plain[] that starts at 0 and is kept from call to call. */
+im__added_match im__added_tokens_next(const im__added_tokens *a, const char *text, size_t n, const im__added_match *last,
                                       const im__encode_options *options, size_t *span);
 
 /* True when text[begin..end) touches a plain span. *span is a cursor that starts at 0 and is kept between calls with growing `begin`: spans that end

@@ -30,7 +30,8 @@ bool im__encode_byte_piece(void *encoder, const char *s, size_t n);
 /* Bytes at s up to the next place where no token can reach across. */
 size_t im__word_length(const im__tokenizer *t, const char *s, size_t n);
 
-/* Applies edits to *s, which afterwards lies where it was or in one of the two buffers. `first`: it begins the text. */
+/* Applies edits to *s, which afterwards lies where it was or in one of the two buffers; false also when they make it more than eight
+ * times as long. `first`: it begins the text. */
 bool im__edits_apply(const im__edit *edit, size_t count, im__bytes *s, bool first, im__buf *a, im__buf *b);
 
 /* Text between two added tokens by the rules of a tokenizer.json. `touches_plain`: some of it lies in a plain span; `first`: it begins the text. */

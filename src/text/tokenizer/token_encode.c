@@ -208,11 +208,11 @@ static bool encode_text(im__encoder *e, const char *text, size_t n)
 {
     const im__tokenizer *t = e->t;
     const im__encode_options *options = e->options;
-    im__added_match m = {0, 0, 0, -1};
+    im__added_match m = {.id = -1};
     size_t span = 0, plain = 0;
     if (options->add_bos && t->adds_bos && !im__encoder_push(e, t->source.bos)) return false;
     for (size_t at = 0;; at = m.end) {
-        m = im__added_tokens_next(&t->added, text, n, m.resume, at, options, &span);
+        m = im__added_tokens_next(&t->added, text, n, &m, options, &span);
         if (m.begin > at && !encode_stretch(e, text, at, m.begin, &plain)) return false;
         if (m.id < 0) break;
         if (!im__encoder_push(e, m.id)) return false;

@@ -22,9 +22,10 @@ static bool changes(const im__edit *edit, im__bytes s, bool first)
     return false;
 }
 
-static void replace(im__buf *out, const im__edit *edit, im__bytes s)
+/* Stops behind `most` bytes. */
+static void replace(im__buf *out, const im__edit *edit, im__bytes s, size_t most)
 {
-    for (size_t at = 0; at < s.len && out->len <= IM__TEXT_MAX;) {
+    for (size_t at = 0; at < s.len && out->len <= most;) {
         const char *found = memmem(s.ptr + at, s.len - at, edit->from.ptr, edit->from.len);
         size_t len = found == NULL ? s.len - at : (size_t)(found - s.ptr) - at;
         im__buf_append(out, s.ptr + at, len);
@@ -35,25 +36,29 @@ static void replace(im__buf *out, const im__edit *edit, im__bytes s)
     }
 }
 
-static bool apply(im__buf *out, const im__edit *edit, im__bytes s)
+static bool apply(im__buf *out, const im__edit *edit, im__bytes s, size_t most)
 {
     out->len = 0;
     if (edit->kind == IM__EDIT_NFC) {
         im__nfc_append(out, s.ptr, s.len);
     } else if (edit->kind == IM__EDIT_REPLACE) {
-        replace(out, edit, s);
+        replace(out, edit, s, most);
     } else {
         im__buf_append(out, edit->to.ptr, edit->to.len);
         im__buf_append(out, s.ptr, s.len);
     }
-    return !out->failed && out->len <= IM__TEXT_MAX;
+    return !out->failed && out->len <= most;
 }
+
+/* Edits of a hostile file could blow up a text: none of a family makes it more than three times as long. */
+static size_t most_bytes(size_t n) { return n > IM__TEXT_MAX / 8 ? IM__TEXT_MAX : 8 * n + 1024; }
 
 bool im__edits_apply(const im__edit *edit, size_t count, im__bytes *s, bool first, im__buf *a, im__buf *b)
 {
+    const size_t most = most_bytes(s->len);
     for (size_t i = 0; i < count && s->len > 0; i++) {
         if (!changes(&edit[i], *s, first)) continue;
-        if (!apply(a, &edit[i], *s)) return false;
+        if (!apply(a, &edit[i], *s, most)) return false;
         *s = (im__bytes){a->data, a->len};
         im__buf *used = a;
         a = b;
@@ -150,9 +155,9 @@ bool im__encode_by_rules(im__encoder *e, const char *text, size_t n, bool first,
     if (!im__edits_apply(r->normal, r->normal_count, &s, first, &e->text, &e->spare)) return false;
     if (r->late.count == 0) return s.len == 0 || encode_normal(e, s, first);
     const im__encode_options options = {.parse_special = e->options->parse_special && !touches_plain};
-    im__added_match m = {0, 0, 0, -1};
+    im__added_match m = {.id = -1};
     for (size_t at = 0, span = 0;; at = m.end) {
-        m = im__added_tokens_next(&r->late, s.ptr, s.len, m.resume, at, &options, &span);
+        m = im__added_tokens_next(&r->late, s.ptr, s.len, &m, &options, &span);
         if (m.begin > at && !encode_normal(e, (im__bytes){s.ptr + at, m.begin - at}, first && at == 0)) return false;
         if (m.id < 0) return true;
         if (!im__encoder_push(e, m.id)) return false;
