@@ -89,26 +89,26 @@ template <class S> static void run(const decode_dims &d, uint32_t blocks, uint32
 static void test_4_bits(void **state)
 {
     (void)state;
-    const decode_dims d = {384, 2, 1, 640, 2, 200, 40, 2, IM__Q4_0, IM__Q4_0, false};
+    const decode_dims d = {384, 2, 1, 640, 2, 200, 40, 2, IM__Q4_0, IM__Q4_0, false, 0, 0, 0, 0};
     run<shape<SMALL_4>>(d, 9, 2, 34, 0);
 }
 static void test_other_order(void **state)
 {
     (void)state;
-    const decode_dims d = {384, 2, 1, 640, 2, 300, 3, 2, IM__Q4_0, IM__Q4_0, false};
+    const decode_dims d = {384, 2, 1, 640, 2, 300, 3, 2, IM__Q4_0, IM__Q4_0, false, 0, 0, 0, 0};
     run<shape<SMALL_4>>(d, 10, 1, 4, 1);
     run<shape<SMALL_4>>(d, 8, 2, 2, 12345);
 }
 static void test_5_bits(void **state)
 {
     (void)state;
-    const decode_dims d = {384, 2, 2, 640, 2, 333, 5, 3, IM__Q5_0, IM__Q8_0, false};
+    const decode_dims d = {384, 2, 2, 640, 2, 333, 5, 3, IM__Q5_0, IM__Q8_0, false, 0, 0, 0, 0};
     run<shape<SMALL_5>>(d, 12, 1, 8, 0);
 }
 static void test_k(void **state)
 {
     (void)state;
-    const decode_dims d = {512, 4, 2, 2304, 2, 512, 5, 2, IM__Q4_K, IM__Q6_K, false};
+    const decode_dims d = {512, 4, 2, 2304, 2, 512, 5, 2, IM__Q4_K, IM__Q6_K, false, 0, 0, 0, 0};
     run<shape<SMALL_K>>(d, 20, 1, 8, 0);
 }
 
