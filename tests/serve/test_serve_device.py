@@ -49,7 +49,7 @@ with started('--device', 'cuda') as s:
     check(texts_of(everybody(s)) == expected, 'the GPU gives the same texts')
     check(s.get('/health').json() == {'status': 'ok'} and s.metric('ironmule_device_failures_total') == 0, 'and is well')
 
-for lose in ('launch 5', 'launch 200', 'stream_wait 8', 'copy_out 5'):
+for lose in ('launch 5', 'launch 45', 'stream_wait 8', 'copy_out 5'):
     with started('--device', 'cuda', '--device-fallback', 'cpu', lose=lose) as s:
         check(texts_of(everybody(s)) == expected, f'{lose}: the processor finishes what the GPU began')
         health = s.get('/health')
@@ -60,7 +60,7 @@ for lose in ('launch 5', 'launch 200', 'stream_wait 8', 'copy_out 5'):
         check(until(lambda: s.text().count('the GPU has failed') == 1 and s.text().count('takes over') == 1), f'{lose}: logged once')
         check(texts_of(everybody(s)) == expected, f'{lose}: and answers what comes after')
 
-with started('--device', 'cuda', lose='launch 60') as s:
+with started('--device', 'cuda', lose='launch 40') as s:
     for a in everybody(s):
         if isinstance(a, list):
             check(any('error' in e for e in a if e != '[DONE]'), 'a stream ends with an error')
