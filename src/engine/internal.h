@@ -30,9 +30,8 @@
 
 struct im_model {
     atomic_int users;
-    im__gguf *file;
+    im__source *source;
     im__tokenizer *tokenizer;
-    im__vocab_arrays arrays;
     im__template *chat; /* NULL: none, or it could not be compiled: see chat_error */
     im_error chat_error;
     im__program program;
@@ -132,12 +131,13 @@ typedef struct im__fallback {
 struct im_engine {
     atomic_int users; /* the opener and every request */
     im_model *model;
-    im__backend *backend; /* it, the tier, the sizes of caches and the info change when the processor takes over: others than the engine's thread look under the lock */
+    im__backend *
+        backend; /* it, the tier, the sizes of caches and the info change when the processor takes over: others than the engine's thread look under the lock */
     im__fallback fallback;
     im__kv_sizes sizes;
     im__kv kv;
-    im__prefix *prefix; /* NULL: no cache */
-    im__tier *tier;     /* NULL: none on disk */
+    im__prefix *prefix;                 /* NULL: no cache */
+    im__tier *tier;                     /* NULL: none on disk */
     unsigned char page_fingerprint[16]; /* of the tier, once it was there */
     bool has_page_fingerprint;
     im__pace pace;

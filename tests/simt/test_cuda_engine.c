@@ -32,7 +32,8 @@ static void write_line(void *user, im_log_level level, const char *line)
 {
     journal *j = user;
     pthread_mutex_lock(&j->lock);
-    if ((level == IM_LOG_WARNING || strstr(line, "GB/s") != NULL) && j->count < 16) snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
+    if ((level == IM_LOG_WARNING || strstr(line, "GB/s") != NULL) && j->count < 16)
+        snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
     pthread_mutex_unlock(&j->lock);
 }
 
