@@ -56,8 +56,8 @@ INLINE void gather_row(im__form f, const im__act *a, size_t index, size_t k, siz
     const __m256 d = _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), a->d + at / IM__ACT_GROUP);
     if (f.has_min) {
         const __m256i sum16 = _mm256_maskz_loadu_epi16((__mmask16)((1u << (2 * records)) - 1), a->sum + at / 16);
-        const __m256i sums = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
-        _mm256_storeu_ps(to->sum[r], _mm256_mul_ps(d, _mm256_cvtepi32_ps(sums)));
+        const __m256i pairs = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
+        _mm256_storeu_ps(to->sum[r], _mm256_mul_ps(d, _mm256_cvtepi32_ps(pairs)));
     }
     _mm256_storeu_ps(to->d[r], d);
     for (size_t i = 0; i < 4; i++) {
