@@ -30,8 +30,9 @@
 
 struct im_model {
     atomic_int users;
-    im__source *source;
+    im__gguf *file;
     im__tokenizer *tokenizer;
+    im__vocab_arrays arrays;
     im__template *chat; /* NULL: none, or it could not be compiled: see chat_error */
     im_error chat_error;
     im__program program;
@@ -131,8 +132,8 @@ typedef struct im__fallback {
 struct im_engine {
     atomic_int users; /* the opener and every request */
     im_model *model;
-    im__backend *
-        backend; /* it, the tier, the sizes of caches and the info change when the processor takes over: others than the engine's thread look under the lock */
+    /* The backend, the tier, the sizes of caches and the info change when the processor takes over: others than the engine's thread look under the lock. */
+    im__backend *backend;
     im__fallback fallback;
     im__kv_sizes sizes;
     im__kv kv;
