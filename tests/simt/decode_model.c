@@ -189,7 +189,7 @@ void decode_program(im__program *p, const decode_dims *d, uint32_t seed)
     for (uint32_t l = 0; l < d->layers; l++) layer(&m, l);
     norm(&m, m.h, m.x, d->width);
     im__op head = plain(IM__OP_MATMUL, m.logits, m.h);
-    head.weight = embed.weight;
+    head.weight = matrix(&m, d->head_dtype, d->width, d->vocab); /* of its own, or each token would follow itself */
     head.wide = true;
     op(&m, head);
 }

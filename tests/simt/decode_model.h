@@ -11,7 +11,7 @@
 typedef struct decode_dims {
     uint32_t width, heads, kv_heads, hidden, layers, vocab;
     uint32_t window, global_every; /* every n-th layer sees everything */
-    uint32_t dtype, head_dtype;    /* the head is the embedding */
+    uint32_t dtype, head_dtype;    /* of the head and the embedding */
     bool hollow;                   /* no weights */
     uint32_t values, out, down,
         down_too; /* types of values and the down product in odd layers, of attention's output, of the down product; 0: dtype, dtype, dtype, down */

@@ -155,7 +155,7 @@ inline bool rig_make(decode_rig &r, const im__program *p, const im__decode_shape
     a.share = rig_copy(r, r.plan.share, r.plan.blocks);
     a.layer = rig_copy(r, layer.data(), layer.size());
     a.final_norm = rig_vector(r, r.model.final_norm);
-    a.embed = head;
+    a.embed = rig_matrix(r, r.model.embed);
     a.layers = r.model.layers, a.vocab = r.model.vocab;
     a.embed_scale = r.model.embed_scale, a.eps = r.model.eps, a.attention_scale = r.model.attention_scale;
     memcpy(a.announcers, r.plan.announcers, sizeof a.announcers);
