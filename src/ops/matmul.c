@@ -39,7 +39,7 @@ static float dot_quantised(const chunk *c, const im__act *act, size_t row)
         p = im__fma(w->s * d[i / IM__ACT_GROUP], (float)dot_integers(w->w, q + i, c->group_len), p);
         if (!c->has_min) continue;
         int sum_q = c->group_len == 16 ? sum[i / 16] : sum[i / 16] + sum[i / 16 + 1];
-        p = im__fma(w->m, d[i / IM__ACT_GROUP] * (float)sum_q, p);
+        p = im__fma(w->m * d[i / IM__ACT_GROUP], (float)sum_q, p);
     }
     return p;
 }

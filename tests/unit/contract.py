@@ -105,7 +105,7 @@ def dot_quantised(weights, act, length, has_min):
         q = q[g * length % 32:][:length]
         terms = [(f32(s * d), float(sum(a * b for a, b in zip(w, q))))]
         if has_min:
-            terms.append((m, f32(d * sum(q))))
+            terms.append((f32(m * d), float(sum(q))))
         pairs.append(terms)
     per_chunk, total = 256 // length, None
     for begin in range(0, len(pairs), per_chunk):

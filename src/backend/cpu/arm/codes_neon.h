@@ -167,11 +167,11 @@ INLINE int32x4_t im__dot_quads(int32x4_t start, const int8x16_t w[4], int8x16_t 
     return vdotq_laneq_s32(start, w[3], q, 3);
 }
 
-/* The float part of one group; sum: d * Σq. */
+/* The float part of one group. */
 INLINE float32x4_t im__step(im__form f, float32x4_t p, float32x4_t s, float32x4_t m, float d, int32x4_t isum, float sum)
 {
     p = vfmaq_f32(p, vmulq_n_f32(s, d), vcvtq_f32_s32(isum));
-    return f.has_min ? vfmaq_n_f32(p, m, sum) : p;
+    return f.has_min ? vfmaq_n_f32(p, vmulq_n_f32(m, d), sum) : p;
 }
 
 /* ---- results ---- */

@@ -4,7 +4,7 @@
  * matmul_quant.inc.
  *
  * A tile of 4 rows goes over half a panel (8 outputs) at a time: 8 chains p, the 8 registers of a record's 4 rows, and the sums fit the 32
- * registers. A group of 32 takes 8 sdot and 3 float operations (4 with a minimum) for 4 outputs of a row.
+ * registers. A group of 32 takes 8 sdot and 3 float operations (5 with a minimum) for 4 outputs of a row.
  */
 #include "backend/cpu/arm/codes_neon.h"
 #include "backend/cpu/matmul_list.h"

@@ -8,7 +8,7 @@
  * they are weights: signed bytes.
  *
  * Delicate clause: the chain of section 2. No sum may go past its group, so tiles are used at half their depth, and each tile of
- * sums is stored and read back as vectors, one lane an output: p = fma(s * d, isum, p), then p = fma(m, d * sum, p) where there is a
+ * sums is stored and read back as vectors, one lane an output: p = fma(s * d, isum, p), then p = fma(m * d, sum, p) where there is a
  * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any order.
  *
  * Order of work: blocks of rows, in them chunks, whose rows are copied side by side once for all outputs; in them panels, unpacked
@@ -16,7 +16,7 @@
  *
  * Limits, measured on a Xeon of model 207: tdpbssd takes 16 cycles whatever its depth and storing a tile 15, together 22 when each
  * is stored three products later (35 at once). The float steps of a tile are 48 vector operations for 8192 products (80 with a
- * minimum), 24 (32) cycles on two ports; but beside any instruction of tiles vectors get one port alone, so nothing is gained by
+ * minimum), 24 (40) cycles on two ports; but beside any instruction of tiles vectors get one port alone, so nothing is gained by
  * doing both at once. vpdpbusd alone would take 64 cycles.
  *
  * Tile registers: shapes are set on entry and all is released on return, so a thread keeps no state of tiles.
@@ -42,7 +42,7 @@ enum { ROWS = 16, TILES = 8, BLOCK = ROWS * TILES, FEWEST = 10, DELAY = 3 };
 typedef struct tile {
     _Alignas(64) int8_t q[ROWS][IM__CHUNK];
     float d[ROWS][RECORDS];
-    float sum[ROWS][RECORDS]; /* d * sum */
+    float sum[ROWS][RECORDS];
 } tile;
 
 typedef int32_t sums[ROWS][IM__PANEL];
@@ -53,13 +53,11 @@ typedef int32_t sums[ROWS][IM__PANEL];
 INLINE void gather_row(im__form f, const im__act *a, size_t index, size_t k, size_t records, tile *to, size_t r)
 {
     const size_t at = index * a->n + k;
-    const __m256 d = _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), a->d + at / IM__ACT_GROUP);
     if (f.has_min) {
         const __m256i sum16 = _mm256_maskz_loadu_epi16((__mmask16)((1u << (2 * records)) - 1), a->sum + at / 16);
-        const __m256i pairs = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
-        _mm256_storeu_ps(to->sum[r], _mm256_mul_ps(d, _mm256_cvtepi32_ps(pairs)));
+        _mm256_storeu_ps(to->sum[r], _mm256_cvtepi32_ps(_mm256_madd_epi16(sum16, _mm256_set1_epi16(1))));
     }
-    _mm256_storeu_ps(to->d[r], d);
+    _mm256_storeu_ps(to->d[r], _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), a->d + at / IM__ACT_GROUP));
     for (size_t i = 0; i < 4; i++) {
         __mmask16 mask = (__mmask16)(2 * i + 2 <= records ? 0xffff : 2 * i + 1 <= records ? 0x00ff : 0);
         _mm512_storeu_si512(to->q[r] + 64 * i, _mm512_maskz_loadu_epi32(mask, a->q + at + 64 * i));
@@ -118,7 +116,7 @@ INLINE void step(im__form f, const chunk *c, const tile *t, size_t g, const sums
     {
         const __m512 d = _mm512_set1_ps(t->d[r][g]);
         p[r] = _mm512_fmadd_ps(_mm512_mul_ps(s, d), _mm512_cvtepi32_ps(_mm512_load_si512((*isum)[r])), p[r]);
-        if (f.has_min) p[r] = _mm512_fmadd_ps(m, _mm512_set1_ps(t->sum[r][g]), p[r]);
+        if (f.has_min) p[r] = _mm512_fmadd_ps(_mm512_mul_ps(m, d), _mm512_set1_ps(t->sum[r][g]), p[r]);
     }
 }
 

@@ -6,7 +6,7 @@
  * row's quad (4 bytes) is broadcast from memory. Codes are unsigned bytes, activations signed; vpdpbusd adds in int32 without
  * saturation, so any code fits.
  *
- * Delicate clause: the chain of section 2. Per group and lane p = fma(s * d, isum, p), then p = fma(m, d * sum, p) where there is a
+ * Delicate clause: the chain of section 2. Per group and lane p = fma(s * d, isum, p), then p = fma(m * d, sum, p) where there is a
  * minimum; a new p for every 256 elements; y = p0, y = y + p1, ...; the bias last. isum is an integer below 2^24, exact in any
  * order: the accumulator starts at -offset * sum, which makes codes into weights.
  *
@@ -14,7 +14,7 @@
  * copied side by side. Fewer than 32 rows: each record is unpacked into 8 registers, past which the rows go, 8 at a time so that 8
  * sums are in flight. More: the chunks of 4 panels are unpacked into memory (24 KiB) once for the block, then 8 rows at a time go
  * over them. Limits: one row, memory (packed bytes are read once, in order). Many rows: the two vector ports; a group of 32 costs 8
- * vpdpbusd and 3 float operations (4 with a minimum) per row, so 73 % (67 %) of the vpdpbusd rate, a group of 16 57 % (50 %).
+ * vpdpbusd and 3 float operations (5 with a minimum) per row, so 73 % (62 %) of the vpdpbusd rate, a group of 16 57 % (44 %).
  */
 #include "unpack_avx512.h"
 
@@ -29,7 +29,7 @@ typedef struct row {
     __m512i q[IM__CHUNK / 64];
     __m512 p;
     int32_t start[IM__CHUNK / 16]; /* -offset * sum, of each group */
-    float sum[IM__CHUNK / 16];     /* d * sum, of each group */
+    float sum[IM__CHUNK / 16];
     float d[RECORDS];
 } row;
 
@@ -48,7 +48,7 @@ INLINE __m512 step(im__form f, __m512 p, __m512 s, __m512 m, float d, __m512i is
 {
     const __m512 scale = _mm512_set1_ps(d);
     p = _mm512_fmadd_ps(_mm512_mul_ps(s, scale), _mm512_cvtepi32_ps(isum), p);
-    return f.has_min ? _mm512_fmadd_ps(m, _mm512_set1_ps(sum), p) : p;
+    return f.has_min ? _mm512_fmadd_ps(_mm512_mul_ps(m, scale), _mm512_set1_ps(sum), p) : p;
 }
 
 /* Group g of the chunk, n rows (a constant up to 8). */
@@ -120,19 +120,16 @@ INLINE void gather_row(im__form f, const im__act *a, size_t index, size_t k, siz
 {
     const size_t at = index * a->n + k;
     const __m256i sum16 = _mm256_maskz_loadu_epi16((__mmask16)((1u << (2 * records)) - 1), a->sum + at / 16);
-    const __m256 d = _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), a->d + at / IM__ACT_GROUP);
-    _mm256_storeu_ps(to->d, d);
     if (f.group == 32) {
         __m256i sums = _mm256_madd_epi16(sum16, _mm256_set1_epi16(1));
         _mm256_storeu_si256((__m256i *)to->start, _mm256_mullo_epi32(sums, _mm256_set1_epi32(-f.offset)));
-        if (f.has_min) _mm256_storeu_ps(to->sum, _mm256_mul_ps(d, _mm256_cvtepi32_ps(sums)));
+        if (f.has_min) _mm256_storeu_ps(to->sum, _mm256_cvtepi32_ps(sums));
     } else {
         __m512i sums = _mm512_cvtepi16_epi32(sum16);
         _mm512_storeu_si512(to->start, _mm512_mullo_epi32(sums, _mm512_set1_epi32(-f.offset)));
-        const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-        const __m512 d16 = _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(d));
-        if (f.has_min) _mm512_storeu_ps(to->sum, _mm512_mul_ps(d16, _mm512_cvtepi32_ps(sums)));
+        if (f.has_min) _mm512_storeu_ps(to->sum, _mm512_cvtepi32_ps(sums));
     }
+    _mm256_storeu_ps(to->d, _mm256_maskz_loadu_ps((__mmask8)((1u << records) - 1), a->d + at / IM__ACT_GROUP));
     for (size_t i = 0; i < 4; i++) {
         __mmask16 mask = (__mmask16)(2 * i + 2 <= records ? 0xffff : 2 * i + 1 <= records ? 0x00ff : 0);
         to->q[i] = _mm512_maskz_loadu_epi32(mask, a->q + at + 64 * i);

@@ -105,16 +105,16 @@ template <int N> INLINE void quantise(const float *x, int *q, float *d)
     if (!usual) UNROLL for (int i = 0; i < N; i++) quantise_slowly(x[i], largest[i], q[i], d[i]);
 }
 
-/* ---- what a record (scale d) says about the sum of its integers: the words that a form's products begin with ----
+/* ---- what a record says about the sum of its integers: the words that a form's products begin with ----
  *
  * MAGIC is 1.5 * 2^23 as bits: integer + MAGIC, read as a float, minus 1.5 * 2^23 is the exact conversion. Codes are stored with an offset, which the sum of
- * the activations takes away; a minimum takes it times d. */
+ * the activations takes away. */
 enum { MAGIC = 0x4B400000 };
 
-template <int FORM> INLINE u32 sum_word(float d, int sum)
+template <int FORM> INLINE u32 sum_word(int sum)
 {
     if (FORM == IM__CUDA_4_HALF) return (u32)(MAGIC - 8 * sum);
     if (FORM == IM__CUDA_5_HALF) return (u32)(MAGIC - 16 * sum);
     if (FORM == IM__CUDA_6_SUPER_16) return (u32)(MAGIC - 32 * sum);
-    return bits_of(d * (float)sum);
+    return bits_of((float)sum);
 }

@@ -129,7 +129,7 @@ template <int FORM> INLINE void integer_sums(float *f, const codes &c, uint4 a, 
 
 template <int FORM, int G, int R, int P> struct products {
     float f[G][R][P][scales_of(FORM)], sd[G][R][P][scales_of(FORM)];
-    float m[G][R], sum[G][P]; /* forms with a minimum */
+    float md[G][R][P], sum[G][P]; /* forms with a minimum */
 };
 
 /* Of groups that are not `there` (beyond the end of a short unit) nothing enters the chain: their scales and sums count as 0. `plane`: from one plane of
@@ -148,7 +148,6 @@ INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int groups, in
             const unit_view<FORM> v(unit[r], groups, first, output);
             c[r] = load_codes(v, g);
             s[r] = load_scales(v, g, super[r]);
-            x.m[g][r] = has_min(FORM) && g < there ? s[r].m : 0.0f;
         }
         UNROLL for (int p = 0; p < P; p++)
         {
@@ -166,6 +165,7 @@ INLINE void multiply(products<FORM, G, R, P> &x, const u32 *unit, int groups, in
                     x.f[g][r][p][k] = g < there ? f[k] : 0.0f;
                     x.sd[g][r][p][k] = g < there ? s[r].s[k] * ds.x : 0.0f;
                 }
+                x.md[g][r][p] = has_min(FORM) && g < there ? s[r].m * ds.x : 0.0f;
             }
         }
     }
@@ -176,7 +176,7 @@ template <int FORM, int G, int R, int P> INLINE void chain(const products<FORM, 
     UNROLL for (int g = 0; g < G; g++) UNROLL for (int r = 0; r < R; r++) UNROLL for (int p = 0; p < P; p++)
     {
         UNROLL for (int k = 0; k < scales_of(FORM); k++) sum[r][p] = fmaf(x.sd[g][r][p][k], x.f[g][r][p][k], sum[r][p]);
-        if (has_min(FORM)) sum[r][p] = fmaf(x.m[g][r], x.sum[g][p], sum[r][p]);
+        if (has_min(FORM)) sum[r][p] = fmaf(x.md[g][r][p], x.sum[g][p], sum[r][p]);
     }
 }
 

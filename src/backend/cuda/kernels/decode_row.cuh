@@ -18,9 +18,9 @@ template <int FORM, int FORM2> INLINE void store_sums(u32 record, float d, int f
 {
     constexpr int HALVES = IM__CUDA_6_SUPER_16, WHOLE = FORM == HALVES ? FORM2 : FORM;
     static_assert(WHOLE == FORM2 || FORM2 == HALVES || FORM2 == IM__CUDA_8_HALF, "two forms with sums of their own");
-    const u32 word = sum_word<WHOLE>(d, first + second);
+    const u32 word = sum_word<WHOLE>(first + second);
     if (FORM == HALVES || FORM2 == HALVES)
-        sts_u4(record + 32, bits_of(d), word, sum_word<HALVES>(d, first), sum_word<HALVES>(d, second));
+        sts_u4(record + 32, bits_of(d), word, sum_word<HALVES>(first), sum_word<HALVES>(second));
     else
         sts_f2(record + 32, d, f32_of(word));
 }

@@ -83,7 +83,7 @@ __device__ __forceinline__ void ask(const job &j, stream &s)
 /* ---- activations of a chunk, staged ----
  *
  * 256 bytes of integers, then a record of 16 bytes for each group: its scale, and for its two halves (together, where the form has groups of 32) what the form
- * needs beside the products: scale * sum, or where there is an offset the bits at which the integer sum starts. */
+ * needs beside the products: the sum, or where there is an offset the bits at which the integer sum starts. */
 
 struct __align__(16) staged_group
 {
@@ -91,9 +91,9 @@ struct __align__(16) staged_group
     int first, second, pad;
 };
 
-template <class F> __device__ __forceinline__ int beside(float d, int sum)
+template <class F> __device__ __forceinline__ int beside(int sum)
 {
-    if (F::HAS_MIN) return __float_as_int(d * (float)sum);
+    if (F::HAS_MIN) return __float_as_int((float)sum);
     return MAGIC - F::OFFSET * sum;
 }
 
@@ -118,9 +118,8 @@ template <class F, int N> __device__ __forceinline__ void stage(const job &j, ui
             uint32_t v = i / GROUPS, g = i % GROUPS;
             if (g >= groups) continue;
             uint2 group = *(const uint2 *)&act.group[row_of(j, v0 + v) * (act.n / 32) + e / 32 + g];
-            const float d = __uint_as_float(group.x);
             int s0 = (int16_t)group.y, s1 = (int)group.y >> 16;
-            staged_group to = {d, beside<F>(d, F::GROUP == 16 ? s0 : s0 + s1), beside<F>(d, s1), 0};
+            staged_group to = {__uint_as_float(group.x), beside<F>(F::GROUP == 16 ? s0 : s0 + s1), beside<F>(s1), 0};
             *(staged_group *)(acts + (chunk * N + v) * STAGE + 256 + g * 16) = to;
         }
     }
@@ -189,7 +188,7 @@ template <class F>
 __device__ __forceinline__ void step(float &p, const im__scale &scale, const staged_group &a, float products, int other)
 {
     p = im__fma(scale.s * a.d, products, p);
-    if (F::HAS_MIN) p = im__fma(scale.m, __int_as_float(other), p);
+    if (F::HAS_MIN) p = im__fma(scale.m * a.d, __int_as_float(other), p);
 }
 
 template <class F, int N>

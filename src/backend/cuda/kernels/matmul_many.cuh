@@ -156,22 +156,21 @@ template <int up> __device__ __forceinline__ float im__many_float(int c)
     return up == 0 ? __fadd_rn(v, -12582912.0f) : __fmaf_rn(v, 1.0f / (1 << up), -12582912.0f / (1 << up));
 }
 
-/* Scale times sum of the activations of 32 or 16 of group g of two neighbouring rows. */
+/* Sums of the activations of 32 or 16 of group g of two neighbouring rows. */
 struct im__many_sums {
     float x[2][2]; /* [half of the group, or all][row] */
 };
-template <bool by_16> __device__ __forceinline__ void im__many_read_sums(im__many_sums &sums, float2 d, const uint32_t *at)
+template <bool by_16> __device__ __forceinline__ void im__many_read_sums(im__many_sums &sums, const uint32_t *at)
 {
     const uint2 both = *(const uint2 *)at;
     const int first[2] = {(int16_t)both.x, (int16_t)both.y}, second[2] = {(int)both.x >> 16, (int)both.y >> 16};
     for (int r = 0; r < 2; r++) {
-        const float by = r ? d.y : d.x;
-        sums.x[0][r] = by * (float)(by_16 ? first[r] : first[r] + second[r]);
-        sums.x[1][r] = by * (float)second[r];
+        sums.x[0][r] = (float)(by_16 ? first[r] : first[r] + second[r]);
+        sums.x[1][r] = (float)second[r];
     }
 }
 
-/* One fragment's group: p = fma(s d, sum, p), and the minimum. s, m: of both outputs; d, sum: of both rows. */
+/* One fragment's group: p = fma(s d, sum, p), and the minimum. s, m: of both outputs; d: of both rows. */
 template <class I>
 __device__ __forceinline__ void im__many_group(float (&p)[4], const int (&c)[4], const float (&s)[2], const float (&m)[2], float2 d,
                                                const float (&sum)[2])
@@ -180,7 +179,7 @@ __device__ __forceinline__ void im__many_group(float (&p)[4], const int (&c)[4],
     for (int i = 0; i < 4; i++) {
         const float by = i % 2 ? d.y : d.x;
         p[i] = __fmaf_rn(__fmul_rn(s[i / 2], by), im__many_float<im__many_up<I::form>>(c[i]), p[i]);
-        if (I::has_min) p[i] = __fmaf_rn(m[i / 2], sum[i % 2], p[i]);
+        if (I::has_min) p[i] = __fmaf_rn(__fmul_rn(m[i / 2], by), sum[i % 2], p[i]);
     }
 }
 
@@ -219,7 +218,7 @@ __device__ __forceinline__ void im__many_multiply(float (&p)[I::mt][I::nt][4], c
             const uint8_t *of_rows = at.scales + (g * I::scale_stride + 8 * (n + j)) * 4;
             const float2 d = *(const float2 *)of_rows;
             im__many_sums sums = {};
-            if (I::has_min) im__many_read_sums<I::by_16>(sums, d, (const uint32_t *)(of_rows + I::scale_bytes));
+            if (I::has_min) im__many_read_sums<I::by_16>(sums, (const uint32_t *)(of_rows + I::scale_bytes));
 #pragma unroll
             for (int i = 0; i < I::mt; i++) {
                 int c[4];

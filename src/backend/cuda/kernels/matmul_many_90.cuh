@@ -81,20 +81,19 @@ template <class I> struct im__many_90_fetcher {
         }
     }
 
-    /* Scale times sum of the activations, [group of 32, or two of 16][row]. */
+    /* Sums of the activations as floats, [group of 32, or two of 16][row]. */
     __device__ __forceinline__ void sums(const im__cuda_group *group, uint32_t stride, float *to, uint32_t c, uint32_t first) const
     {
 #pragma unroll
         for (uint32_t i = 0; i < I::nt; i++) {
             const im__cuda_group *from = group + (size_t)im__fresh(source[i]) * stride;
             const uint32_t place = im__many_90_scale(first + 8 * i);
-            const float d = from->d;
             const int a = from->sum[0], b = from->sum[1];
             if (I::by_16) {
-                to[2 * c * I::rows + place] = d * (float)a;
-                to[(2 * c + 1) * I::rows + place] = d * (float)b;
+                to[2 * c * I::rows + place] = (float)a;
+                to[(2 * c + 1) * I::rows + place] = (float)b;
             } else {
-                to[c * I::rows + place] = d * (float)(a + b);
+                to[c * I::rows + place] = (float)(a + b);
             }
         }
     }
@@ -163,7 +162,7 @@ __device__ __forceinline__ void im__many_90_add(float (&p)[I::part * 4], const i
         for (int i = 0; i < 4; i++) {
             const int e = 4 * j + i, column = (I::part == 1 ? 0 : j % 2 * 2) + i % 2;
             p[e] = __fmaf_rn(__fmul_rn(s[i / 2], d[column]), (float)c[e], p[e]);
-            if (I::has_min) p[e] = __fmaf_rn(m[i / 2], q[column], p[e]);
+            if (I::has_min) p[e] = __fmaf_rn(__fmul_rn(m[i / 2], d[column]), q[column], p[e]);
         }
     }
 }
