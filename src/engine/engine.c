@@ -429,6 +429,7 @@ im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine
     im_engine *e = im__calloc(1, sizeof *e);
     if (e == NULL) return im__fail(err, IM_ERR_MEMORY, "out of memory");
     im__float_state floats;
+    e->chain_ms = IM__CHAIN_MS;
     e->model = model;
     atomic_fetch_add(&model->users, 1);
     atomic_store(&e->users, 1);

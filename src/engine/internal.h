@@ -142,6 +142,7 @@ struct im_engine {
     unsigned char page_fingerprint[16]; /* of the tier, once it was there */
     bool has_page_fingerprint;
     im__pace pace;
+    double chain_ms;           /* what tokens that follow each other without a look may take together: IM__CHAIN_MS */
     im_engine_options options; /* with every default filled in */
     im_engine_info info;
     char *kernels[2]; /* at first, and after the processor has taken over */
@@ -203,6 +204,9 @@ void im__queue_admit(im_engine *e);
 im_request *im__queue_take_over(im_engine *e, bool all);
 /* Requests that wait although the engine will look at its queue: those that find no room. */
 size_t im__queue_waiting(const im_engine *e);
+
+/* A chain of tokens takes no longer: whoever comes meanwhile, cancels or reads along hardly notices. */
+#define IM__CHAIN_MS 5.0
 
 /* scheduler.c: settles in_step of every running request. */
 void im__schedule(im_engine *e);

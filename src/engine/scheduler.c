@@ -8,9 +8,6 @@
 
 enum { PARTS = 4, MOST_CHAINED = 16 };
 
-/* A chain of tokens takes no longer: whoever comes meanwhile, cancels or reads along hardly notices. */
-#define CHAIN_MS 5.0
-
 static size_t pending(const im_request *r) { return r->known - r->seq.length; }
 static bool decodes(const im_request *r) { return pending(r) == 1 && !r->loading; }
 
@@ -105,7 +102,7 @@ uint32_t im__schedule_chain(im_engine *e)
 {
     const im_request *r = e->running;
     if (!e->backend->chooses || r == NULL || r->next != NULL || !goes_by_itself(r) || anybody_waits(e)) return 0;
-    double one = im__pace_decode(&e->pace), budget = CHAIN_MS;
+    double one = im__pace_decode(&e->pace), budget = e->chain_ms;
     if (e->options.max_step_ms > 0 && e->options.max_step_ms < budget) budget = e->options.max_step_ms;
     size_t n = least(MOST_CHAINED, least(2 * (r->known - r->prompt), r->capacity - r->known));
     n = least(n, least(e->max_logit_rows, e->options.chunk));
