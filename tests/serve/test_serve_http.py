@@ -156,9 +156,9 @@ def numbers(s):
                              ('chunks', b'POST /tokenize HTTP/1.1\r\n' + HOST + JSON + b'Transfer-Encoding: chunked\r\n\r\n200000\r\n', ('1048576',)),
                              ('a target', get('/' + 'a' * 5000), ('5001', '4096')), ('a head', get(extra=b'X: ' + b'a' * 20000 + b'\r\n'), ('16384',)),
                              ('headers', get(extra=b'X: a\r\n' * 101), ('100',)),
-                             ('no /v1', get('/chat/completions'), ('POST /v1/chat/completions',)), ('twice', get('/v1/v1/models'), ('GET /v1/models',)),
-                             ('another prefix', get('/api/tokenize'), ('POST /tokenize',)),
-                             ('no path', get('/nope'), ('GET / /health /ready /metrics /v1/models; POST /v1/chat/completions /v1/completions', '/apply-template'))):
+                             ('no /v1', get('/chat/completions', extra=CLOSE), ('POST /v1/chat/completions',)), ('twice', get('/v1/v1/models', extra=CLOSE), ('GET /v1/models',)),
+                             ('another prefix', get('/api/tokenize', extra=CLOSE), ('POST /tokenize',)),
+                             ('no path', get('/nope', extra=CLOSE), ('GET / /health /ready /metrics /v1/models; POST /v1/chat/completions /v1/completions', '/apply-template'))):
         got = told(raw)
         check(all(word in got for word in words), f'{what}: {words} {got[-300:]!r}')
 
