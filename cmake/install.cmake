@@ -16,3 +16,20 @@ install(FILES ${PROJECT_BINARY_DIR}/ironmuleConfig.cmake ${PROJECT_BINARY_DIR}/i
   DESTINATION ${package_dir})
 install(EXPORT ironmule NAMESPACE ironmule:: FILE ironmuleTargets.cmake DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+# Manual pages and completion come from the program's own tables, so it must be able to run here.
+if(TARGET ironmule AND NOT CMAKE_CROSSCOMPILING)
+  set(pages ${PROJECT_BINARY_DIR}/pages)
+  add_custom_command(OUTPUT ${pages}/ironmule.1 ${pages}/ironmule.bash ${pages}/_ironmule ${pages}/ironmule.fish
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${pages}
+    COMMAND ironmule manual --folder ${pages}
+    COMMAND ironmule completion bash > ${pages}/ironmule.bash
+    COMMAND ironmule completion zsh > ${pages}/_ironmule
+    COMMAND ironmule completion fish > ${pages}/ironmule.fish
+    DEPENDS ironmule COMMENT "Manual pages and completion" VERBATIM)
+  add_custom_target(pages ALL DEPENDS ${pages}/ironmule.1 ${pages}/ironmule.bash ${pages}/_ironmule ${pages}/ironmule.fish)
+  install(DIRECTORY ${pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
+  install(FILES ${pages}/ironmule.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME ironmule)
+  install(FILES ${pages}/_ironmule DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${pages}/ironmule.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endif()

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models by name from the local cache: revisions, links, shards, several roots, other writers' caches, and never a packet."""
+import hashlib
 import json
 import os
 import shutil
 import subprocess
-import tempfile
+import sys
 
 from hub_client import Home, TINY, check, command, skip, verdict
+
+sys.path.insert(0, os.path.join(os.environ.get('IM_SOURCE', ''), 'tests', 'unit'))
+from gguf_mutants import File  # noqa: E402
 
 A, B = 'a' * 40, 'b' * 40
 
 
-def store(repo, commit, files, digest):
-    """Files of a snapshot as links to blobs; `digest` keeps those of two revisions apart."""
-    for i, (path, data) in enumerate(files.items()):
-        blob = os.path.join(repo, 'blobs', f'{digest}{i:02d}'.ljust(64, '0'))
+def store(repo, commit, files):
+    """Files of a snapshot as links to blobs; the same bytes are one blob."""
+    for path, data in files.items():
+        blob = os.path.join(repo, 'blobs', hashlib.sha256(data).hexdigest())
         link = os.path.join(repo, 'snapshots', commit, path)
         for p in (blob, link):
             os.makedirs(os.path.dirname(p), exist_ok=True)
@@ -30,18 +34,12 @@ def ref(repo, name, text):
         f.write(text)
 
 
-def other_model():
-    """The tiny model with another name in it."""
-    data = open(TINY, 'rb').read()
-    return data
-
-
 def revisions():
     tiny = open(TINY, 'rb').read()
     with Home() as home:
         repo = home.repo('acme/tiny')
-        store(repo, A, {'m-Q4_0.gguf': tiny}, 'a')
-        store(repo, B, {'m-Q4_0.gguf': tiny[:-1]}, 'b')
+        store(repo, A, {'m-Q4_0.gguf': tiny})
+        store(repo, B, {'m-Q4_0.gguf': tiny[:-1]})
         home.refused(f'not its revision "main"; commits there: ', 'models', 'show', 'acme/tiny')
         for text in (A, A + '\n', A + '\r\n'):
             ref(repo, 'main', text)
@@ -61,7 +59,7 @@ def revisions():
 def every_command_takes_names():
     with Home() as home:
         repo = home.repo('acme/tiny')
-        store(repo, A, {'m-Q4_0.gguf': open(TINY, 'rb').read()}, 'a')
+        store(repo, A, {'m-Q4_0.gguf': open(TINY, 'rb').read()})
         ref(repo, 'main', A)
         home.good('models', 'add', 'acme/tiny', '--name', 'mine')
         want = json.loads(home.run('tokenize', '--json', TINY, 'hello').stdout)
@@ -78,40 +76,22 @@ def every_command_takes_names():
 
 
 def split_models():
-    data = os.environ.get('IM_TEST_DATA', '')
-    split = os.path.join(data, 'zoo', 'split.tar.xz')
+    shards = File.parse(open(TINY, 'rb').read()).split()
     with Home() as home:
-        shards = make_shards(home.path) if not os.path.exists(split) else None
-        if not shards:
-            return
         repo = home.repo('acme/split')
-        store(repo, A, shards, 'a')
+        store(repo, A, {'README.md': b'', **dict(reversed(shards.items()))})
         ref(repo, 'main', A)
-        first = sorted(shards)[0]
-        got = home.good('models', 'show', 'acme/split')
-        check(got and got['path'].endswith(first) and got['runs'], f'split: {got}')
+        first, _, last = sorted(shards)
         snapshot = os.path.join(repo, 'snapshots', A)
-        for path in (*(os.path.join(snapshot, s) for s in shards), snapshot):
-            done = home.run('tokenize', path, 'x')
-            check(done.returncode == 0, f'{path}: {done}')
-        os.remove(os.path.join(snapshot, sorted(shards)[-1]))
-        home.refused(sorted(shards)[-1], 'tokenize', 'acme/split', 'x')
-
-
-def make_shards(_):
-    """The zoo has a split model."""
-    import tarfile
-    folder = os.path.join(os.environ.get('IM_TEST_DATA', ''), 'zoo')
-    for archive in sorted(os.listdir(folder)):
-        if not archive.endswith('.tar.xz'):
-            continue
-        with tarfile.open(os.path.join(folder, archive)) as tar:
-            members = [m for m in tar.getmembers() if '-of-0000' in m.name and m.name.endswith('.gguf')]
-            if not members:
-                continue
-            stem = members[0].name[:-len('-00001-of-00003.gguf')]
-            return {os.path.basename(m.name): tar.extractfile(m).read() for m in members if m.name.startswith(stem)}
-    return None
+        got = home.good('models', 'show', 'acme/split')
+        check(got and got['path'] == os.path.join(snapshot, first) and got['runs'] and got['bytes'] == sum(map(len, shards.values())), f'split: {got}')
+        check(home.run('models', 'list', '--names').stdout.count(b'\n') == 1, 'each shard is listed')
+        want = home.run('generate', '--json', TINY, '--raw', '-n', '2', 'hi')
+        for path in (*(os.path.join(snapshot, s) for s in shards), snapshot, 'acme/split'):
+            done = home.run('generate', '--json', path, '--raw', '-n', '2', 'hi')
+            check(done.returncode == 0 and json.loads(done.stdout)['logits_hash'] == json.loads(want.stdout)['logits_hash'], f'{path}: {done}')
+        os.remove(os.path.join(snapshot, last))
+        home.refused(last, 'generate', 'acme/split', '--raw', 'hi')
 
 
 def roots():
@@ -119,7 +99,7 @@ def roots():
     with Home() as home:
         for place in ('one', 'two/hub'):
             repo = os.path.join(home.path, place, 'models--acme--' + place[:3])
-            store(repo, A, {'m-Q4_0.gguf': tiny}, 'a')
+            store(repo, A, {'m-Q4_0.gguf': tiny})
             ref(repo, 'main', A)
         one, two = os.path.join(home.path, 'one'), os.path.join(home.path, 'two')
         for env, name in (({'HF_HUB_CACHE': one}, 'acme/one'), ({'HF_HOME': two}, 'acme/two'), ({'HF_HUB_CACHE': one, 'HF_HOME': two}, 'acme/one'),
@@ -133,9 +113,9 @@ def lists():
     tiny = open(TINY, 'rb').read()
     with Home() as home:
         repo = home.repo('acme/many')
-        store(repo, A, {'m-Q4_0.gguf': tiny, 'm-Q8_0.gguf': tiny[:5000], 'mmproj-m-f16.gguf': b'x', 'README.md': b''}, 'a')
+        store(repo, A, {'m-Q4_0.gguf': tiny, 'm-Q8_0.gguf': tiny[:5000], 'mmproj-m-f16.gguf': b'x', 'README.md': b''})
         store(repo, B, {'config.json': b'{"model_type": "strange", "quantization": {"bits": 4, "group_size": 64}, "max_position_embeddings": 77}',
-                        'model.safetensors': b'x' * 500}, 'b')
+                        'model.safetensors': b'x' * 500})
         ref(repo, 'main', A)
         folder = os.path.join(home.path, 'plain')
         os.makedirs(os.path.join(folder, 'sub'))
@@ -206,18 +186,18 @@ def many_writers():
 def deleting_from_the_cache():
     tiny = open(TINY, 'rb').read()
     with Home() as home:
-        shared = {'m-Q4_0.gguf': tiny}
-        first = home.hub.add('acme/tiny', {**shared, 'a-Q8_0.gguf': b'one' * 1000})
-        home.hub.add('acme/tiny', {**shared, 'b-Q8_0.gguf': b'two' * 1000}, revision='next')
-        home.good('models', 'add', 'acme/tiny', '--download', '--file', '*')
-        home.good('models', 'add', 'acme/tiny@next', '--download', '--file', '*')
+        repo = home.repo('acme/tiny')
+        for commit, name, other in ((A, 'main', b'one'), (B, 'next', b'two')):
+            store(repo, commit, {'m-Q4_0.gguf': tiny, f'{name}-Q8_0.gguf': other * 1000})
+            ref(repo, name, commit)
+            home.good('models', 'add', f'acme/tiny@{name}:Q4_0', '--name', f'acme/tiny@{name}')
         got = home.good('models', 'remove', 'acme/tiny', '--delete', '--yes')
-        check(got['freed_bytes'] == 3000, f'the blob that both need went too: {got}')
+        check(got and got['freed_bytes'] == 3000, f'the blob that both need went too: {got}')
         check(home.run('models', 'show', 'acme/tiny').returncode == 1, 'still there')
         check(home.run('tokenize', 'acme/tiny@next:Q4_0', 'x').returncode == 0, 'the other revision is damaged')
-        check(not os.path.exists(os.path.join(home.repo('acme/tiny'), 'snapshots', first)), 'the snapshot is there')
+        check(not os.path.exists(os.path.join(repo, 'snapshots', A)), 'the snapshot is there')
         home.good('models', 'remove', 'acme/tiny@next', '--delete', '--yes')
-        check(not os.path.exists(home.repo('acme/tiny')), 'an empty folder is left')
+        check(not os.path.exists(repo), 'an empty folder is left')
 
 
 def offline_without_a_packet():
@@ -225,7 +205,7 @@ def offline_without_a_packet():
     tiny = open(TINY, 'rb').read()
     with Home() as home:
         repo = home.repo('acme/tiny')
-        store(repo, A, {'m-Q4_0.gguf': tiny}, 'a')
+        store(repo, A, {'m-Q4_0.gguf': tiny})
         ref(repo, 'main', A)
         for args in (('models', 'add', 'acme/tiny'), ('models', 'list'), ('models', 'show', 'acme/tiny'), ('generate', 'acme/tiny', '--raw', '-n', '2', 'hi'),
                      ('models', 'add', 'acme/absent'), ('models', 'registered')):

@@ -66,6 +66,8 @@ def main():
         program = os.path.join(prefix, 'bin', 'ironmule')
         if os.path.exists(program):
             run(program, '--help', env={'PATH': '/usr/bin:/bin'})
+            for ending in ('man1/ironmule.1', 'man1/ironmule-models-add.1', 'bash-completion/completions/ironmule'):
+                assert any(f.endswith(ending) for f in files), ending
     print(f'{len(files)} files installed; four programs built with them agree on version {versions.pop().strip()}')
 
 
