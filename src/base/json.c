@@ -225,10 +225,10 @@ static bool check_value(checker *c)
 
 im_status im__json_check(const char *text, size_t n, const char *name, im__json *root, im_error *err)
 {
+    *root = (im__json){NULL, 0};
+    if (n == 0) return im__fail(err, IM_ERR_FORMAT, "%s: is empty, not JSON", name); /* text may be NULL */
     checker c = {.at = skip_blanks(text, text + n), .end = text + n};
     const char *begin = c.at;
-    *root = (im__json){NULL, 0};
-    if (n == 0) return im__fail(err, IM_ERR_FORMAT, "%s: is empty, not JSON", name);
     if (check_value(&c)) {
         *root = (im__json){begin, (size_t)(c.at - begin)};
         c.at = skip_blanks(c.at, c.end);
