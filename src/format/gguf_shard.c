@@ -288,7 +288,8 @@ static im_status take_dims(cursor *c, im__gguf_tensor *t)
 static im_status measure(const cursor *c, im__gguf_tensor *t)
 {
     const im__dtype_info *info = im__dtype_get(t->dtype);
-    if (info->name == NULL) return bad_tensor(c, t, IM_ERR_UNSUPPORTED, "type %" PRIu32 " is not known", t->dtype);
+    if (info->name == NULL || t->dtype >= IM__GGUF_DTYPES)
+        return bad_tensor(c, t, IM_ERR_UNSUPPORTED, "type %" PRIu32 " is not known", t->dtype);
     if (t->dim[0] % info->block_len != 0)
         return bad_tensor(c, t, IM_ERR_FORMAT, "a row of %" PRIu64 " elements is no multiple of the %u in a block of type %s",
                           t->dim[0], (unsigned)info->block_len, info->name);

@@ -37,6 +37,18 @@ static const im__dtype_info types[IM__DTYPE_END] = {
     [IM__I32] = {"I32", 1, 4, 0, false},
     [IM__I64] = {"I64", 1, 8, 0, false},
     [IM__F64] = {"F64", 1, 8, 0, false},
+    [IM__AFFINE2] = {"AFFINE2", 64, 20, 32, true},
+    [IM__AFFINE3] = {"AFFINE3", 64, 28, 32, true},
+    [IM__AFFINE4] = {"AFFINE4", 64, 36, 32, true},
+    [IM__AFFINE5] = {"AFFINE5", 64, 44, 32, true},
+    [IM__AFFINE6] = {"AFFINE6", 64, 52, 32, true},
+    [IM__AFFINE8] = {"AFFINE8", 64, 68, 32, true},
+    [IM__AFFINE2_F] = {"AFFINE2_F", 32, 16, 32, true},
+    [IM__AFFINE3_F] = {"AFFINE3_F", 32, 20, 32, true},
+    [IM__AFFINE4_F] = {"AFFINE4_F", 32, 24, 32, true},
+    [IM__AFFINE5_F] = {"AFFINE5_F", 32, 28, 32, true},
+    [IM__AFFINE6_F] = {"AFFINE6_F", 32, 32, 32, true},
+    [IM__AFFINE8_F] = {"AFFINE8_F", 32, 40, 32, true},
 };
 
 const im__dtype_info *im__dtype_get(uint32_t dtype)

@@ -3,6 +3,7 @@
 
 #include "base/bytes.h"
 #include "num/half.h"
+#include "num/real.h"
 
 #include <assert.h>
 #include <string.h>
@@ -68,6 +69,28 @@ static void q6_k_codes(const uint8_t *b, size_t k, uint64_t c[2])
     for (size_t i = 0; i < 2; i++) c[i] = fields(low + 8 * i, k % 8 / 4 * 4, 15) | fields(high + 8 * i, k % 8 / 2 * 2, 3) << 4;
 }
 
+/* Little-endian numbers of at most 7 bytes. */
+static uint64_t load_bytes(const uint8_t *p, size_t n)
+{
+    uint64_t v = 0;
+    for (size_t i = 0; i < n; i++) v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+static size_t affine_head(uint32_t dtype) { return im__affine_is_wide(dtype) ? 8 : 4; }
+
+/* Eight codes are as many bytes as a code has bits. */
+static void affine_codes(uint32_t dtype, const uint8_t *b, size_t k, uint64_t c[4])
+{
+    const unsigned bits = im__affine_bits(dtype);
+    const uint8_t *p = b + affine_head(dtype) + k * 4 * bits;
+    for (size_t i = 0; i < 4; i++, p += bits) {
+        uint64_t packed = bits == 8 ? im__load_u64(p) : load_bytes(p, bits);
+        c[i] = bits == 8 ? packed : 0;
+        for (unsigned j = 0; bits < 8 && j < 8; j++) c[i] |= (packed >> j * bits & ((1u << bits) - 1)) << 8 * j;
+    }
+}
+
 /* Group k of block b. */
 static inline void group_codes(uint32_t dtype, const uint8_t *b, size_t k, uint64_t *c)
 {
@@ -89,7 +112,7 @@ static inline void group_codes(uint32_t dtype, const uint8_t *b, size_t k, uint6
         break;
     case IM__Q5_K: q5_k_codes(b, k, c); break;
     case IM__Q6_K: q6_k_codes(b, k, c); break;
-    default: assert(!"a quantised type that runs");
+    default: assert(im__affine_bits(dtype) != 0); affine_codes(dtype, b, k, c);
     }
 }
 
@@ -170,6 +193,16 @@ static void read_super_codes(uint32_t dtype, const im__rows *r, size_t k, words 
     }
 }
 
+/* Record k of each block. */
+static void read_affine_codes(uint32_t dtype, const im__rows *r, size_t k, words *to)
+{
+    for (size_t row = 0; row < r->count; row++) {
+        uint64_t c[4];
+        affine_codes(dtype, r->block[row], k, c);
+        for (size_t i = 0; i < 8; i++) to[i][row] = (uint32_t)(c[i / 2] >> i % 2 * 32);
+    }
+}
+
 static void read_codes(uint32_t dtype, const im__rows *r, words *to)
 {
     switch (dtype) {
@@ -195,7 +228,9 @@ static void read_codes(uint32_t dtype, const im__rows *r, words *to)
 void im__codes_read(uint32_t dtype, const im__rows *rows, size_t index, uint32_t codes[8][IM__ROWS_READ])
 {
     memset(codes, 0, 8 * sizeof *codes);
-    if (im__dtype_get(dtype)->block_len == 32)
+    if (im__affine_bits(dtype) != 0)
+        read_affine_codes(dtype, rows, index, codes);
+    else if (im__dtype_get(dtype)->block_len == 32)
         read_codes(dtype, rows, codes);
     else
         read_super_codes(dtype, rows, index, codes);
@@ -209,6 +244,8 @@ static unsigned offset_of(uint32_t dtype)
     switch (dtype) {
     case IM__Q4_0: return 8;
     case IM__Q5_0: return 16;
+    case IM__AFFINE8:
+    case IM__AFFINE8_F:
     case IM__Q8_0: return 128;
     case IM__Q3_K: return 4;
     case IM__Q6_K: return 32;
@@ -273,6 +310,23 @@ static int iq4_xs_scale(const uint8_t *b, size_t k)
     return (low | high << 4) - 32;
 }
 
+static float affine_scale(uint32_t dtype, const uint8_t *b)
+{
+    return im__affine_is_wide(dtype) ? im__f32_of_bits(im__load_u32(b)) : im__f32_of_bf16(im__load_u16(b));
+}
+
+static float affine_bias(uint32_t dtype, const uint8_t *b)
+{
+    return im__affine_is_wide(dtype) ? im__f32_of_bits(im__load_u32(b + 4)) : im__f32_of_bf16(im__load_u16(b + 2));
+}
+
+/* The minimum that belongs to integers which have lost the offset. */
+static float affine_min(uint32_t dtype, const uint8_t *b)
+{
+    float bias = affine_bias(dtype, b);
+    return offset_of(dtype) == 0 ? bias : im__fma((float)offset_of(dtype), affine_scale(dtype, b), bias);
+}
+
 static void read_scale(uint32_t dtype, const uint8_t *b, size_t k, im__group *g)
 {
     int scale, min;
@@ -297,7 +351,7 @@ static void read_scale(uint32_t dtype, const uint8_t *b, size_t k, im__group *g)
         break;
     case IM__Q6_K: g->s = half_at(b + 208) * (float)(int8_t)b[192 + k]; break;
     case IM__IQ4_XS: g->s = half_at(b) * (float)iq4_xs_scale(b, k); break;
-    default: break;
+    default: g->s = affine_scale(dtype, b); g->m = affine_min(dtype, b);
     }
 }
 
@@ -311,8 +365,17 @@ void im__stored_scales(uint32_t dtype, const im__rows *rows, uint16_t s[IM__ROWS
     for (size_t i = rows->count; i < IM__ROWS_READ; i++) s[i] = m[i] = 0;
 }
 
+void im__stored_floats(uint32_t dtype, const im__rows *rows, float s[IM__ROWS_READ], float m[IM__ROWS_READ])
+{
+    for (size_t i = 0; i < IM__ROWS_READ; i++) {
+        s[i] = i < rows->count ? affine_scale(dtype, rows->block[i]) : 0;
+        m[i] = i < rows->count ? affine_min(dtype, rows->block[i]) : 0;
+    }
+}
+
 bool im__dtype_has_min(uint32_t dtype)
 {
+    if (im__affine_bits(dtype) != 0) return true;
     return dtype == IM__Q4_1 || dtype == IM__Q5_1 || dtype == IM__Q2_K || dtype == IM__Q4_K || dtype == IM__Q5_K;
 }
 
@@ -372,10 +435,31 @@ static void widen_row(uint32_t dtype, const uint8_t *row, float *dst, size_t n)
     }
 }
 
+/* From the codes, not from the integers of the groups: scale times code, rounded, plus bias, rounded. */
+static void dequantise_affine(uint32_t dtype, const uint8_t *b, float *dst, size_t n)
+{
+    const im__dtype_info *info = im__dtype_get(dtype);
+    for (size_t done = 0; done < n; done += info->block_len, b += info->block_bytes) {
+        const float scale = affine_scale(dtype, b), bias = affine_bias(dtype, b);
+        for (size_t k = 0; k < info->block_len / 32u; k++) {
+            uint64_t c[4];
+            affine_codes(dtype, b, k, c);
+            for (size_t i = 0; i < 32; i++) {
+                float product = scale * (float)(c[i / 8] >> i % 8 * 8 & 255);
+                dst[done + 32 * k + i] = product + bias;
+            }
+        }
+    }
+}
+
 void im__dequantise_row(uint32_t dtype, const void *row, float *dst, size_t n)
 {
     if (im__dtype_is_float(dtype)) {
         widen_row(dtype, row, dst, n);
+        return;
+    }
+    if (im__affine_bits(dtype) != 0) {
+        dequantise_affine(dtype, row, dst, n);
         return;
     }
     size_t len = im__dtype_get(dtype)->group_len;

@@ -3,6 +3,7 @@
  * The dot products of section 2. One output element is one chain: chunks of 256 elements, each summed from left to right starting at
  * +0, and the chunk results added from left to right.
  */
+#include "base/bytes.h"
 #include "num/dtype.h"
 #include "num/group.h"
 #include "num/real.h"
@@ -47,11 +48,14 @@ static float dot_quantised(const chunk *c, const im__act *act, size_t row)
 /* One row of weights with all rows of activations; y[r * y_stride] is the running sum of the chunks. */
 static void row_quantised(const im__weight *w, size_t out, const im__matmul_in *in, float *y, size_t y_stride)
 {
-    const uint8_t *weights = (const uint8_t *)w->data + out * w->row_bytes;
+    uint8_t room[IM__JOINED_BYTES];
+    const size_t len = im__dtype_get(w->dtype)->block_len;
     chunk c = {.group_len = im__dtype_get(w->dtype)->group_len, .has_min = im__dtype_has_min(w->dtype)};
     for (c.begin = 0; c.begin < w->n_in; c.begin += CHUNK) {
-        c.groups = min_size(CHUNK, w->n_in - c.begin) / c.group_len;
-        for (size_t g = 0; g < c.groups; g++) im__group_read(w->dtype, weights, c.begin / c.group_len + g, &c.group[g]);
+        size_t n = min_size(CHUNK, w->n_in - c.begin);
+        const uint8_t *blocks = im__weight_blocks(w, out, c.begin / len, n / len, room);
+        c.groups = n / c.group_len;
+        for (size_t g = 0; g < c.groups; g++) im__group_read(w->dtype, blocks, g, &c.group[g]);
         for (size_t r = 0; r < in->rows; r++) {
             float p = dot_quantised(&c, in->act, r);
             y[r * y_stride] = c.begin == 0 ? p : y[r * y_stride] + p;
@@ -61,8 +65,8 @@ static void row_quantised(const im__weight *w, size_t out, const im__matmul_in *
 
 static float weight_float(uint32_t dtype, const void *row, size_t i)
 {
-    if (dtype == IM__F32) return im__f32_of_bits(((const uint32_t *)row)[i]);
-    uint16_t half = ((const uint16_t *)row)[i];
+    if (dtype == IM__F32) return im__f32_of_bits(im__load_u32((const uint8_t *)row + 4 * i));
+    uint16_t half = im__load_u16((const uint8_t *)row + 2 * i);
     return dtype == IM__F16 ? im__f32_of_f16(half) : im__f32_of_bf16(half);
 }
 
@@ -75,7 +79,7 @@ static float dot_float(const float *w, const float *x, size_t n)
 
 static void row_float(const im__weight *w, size_t out, const im__matmul_in *in, float *y, size_t y_stride)
 {
-    const uint8_t *weights = (const uint8_t *)w->data + out * w->row_bytes;
+    const uint8_t *weights = im__weight_row(w, out);
     float widened[CHUNK];
     for (size_t begin = 0; begin < w->n_in; begin += CHUNK) {
         size_t n = min_size(CHUNK, w->n_in - begin);

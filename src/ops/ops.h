@@ -10,9 +10,7 @@
 #ifndef IRONMULE_OPS_OPS_H
 #define IRONMULE_OPS_OPS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "num/split.h"
 
 /* ---- rows quantised to 8 bits (section 2) --------------------------------------------------------------------------------- */
 
@@ -38,12 +36,16 @@ void im__quantise_rest(const im__act *act, size_t row, const float *x, float *re
 
 /* ---- weights --------------------------------------------------------------------------------------------------------------- */
 
-/* A matrix of n_out rows of n_in elements, as stored in the model file and, where a kernel wants it, re-packed. */
+/* A matrix of n_out rows of n_in elements, as stored in the model file and, where a kernel wants it, re-packed. What reads the stored form goes through
+ * im__weight_row and im__weight_blocks. */
 typedef struct im__weight {
     uint32_t dtype;
     size_t n_in, n_out;
     const void *data; /* n_out rows of row_bytes; NULL once only `packed` is kept */
     size_t row_bytes;
+    im__split split; /* its codes are the rows; else split.scale is NULL */
+    /* Rows come in heads of this many, and row 2i + j of a head is stored as its row i + j halves / 2. 0: as they are. */
+    uint32_t halves;
     void *packed; /* in the layout of the kernel chosen for it; NULL: none */
     size_t packed_bytes;
 } im__weight;
@@ -139,6 +141,15 @@ size_t im__attention_scratch(uint32_t heads, uint32_t kv_heads, uint32_t head_di
 /* Sizes for im__act: bytes of the three arrays for `rows` rows of n, each 64-byte aligned, and carving them out of one block. */
 size_t im__act_bytes(size_t rows, size_t n);
 im__act im__act_carve(void *block, size_t rows, size_t n);
+
+/* Where row `out` is stored: its elements, blocks or codes. */
+const uint8_t *im__weight_row(const im__weight *w, size_t out);
+
+/* Blocks first .. first + count - 1 of row `out`, of at most IM__JOINED elements: where they are stored, or put together in `room`. */
+const uint8_t *im__weight_blocks(const im__weight *w, size_t out, size_t first, size_t count, uint8_t room[IM__JOINED_BYTES]);
+
+/* The system may take back what it holds of the file's rows begin .. end - 1; they can still be read. */
+void im__weight_release(const im__weight *w, size_t begin, size_t end);
 
 /* Embedding: dst[0..n_in) = row `index` of the table by the format's exact formula, then times `scale` (1: no product). */
 void im__embed_row(const im__weight *w, size_t index, float scale, float *dst);

@@ -102,9 +102,10 @@ void ck_add(ck_test *t);
 void ck_scale(ck_test *t);
 void ck_softcap(ck_test *t);
 void ck_argmax(ck_test *t);
-void ck_num_exp(ck_test *t); /* these four have no kernels: they are there for the digest */
+void ck_num_exp(ck_test *t); /* these have no kernels: they are there for the digest */
 void ck_num_rope_angle(ck_test *t);
 void ck_num_dequantise(ck_test *t);
+void ck_num_dequantise_affine(ck_test *t);
 void ck_num_quantise_rest(ck_test *t);
 
 const ck_family *ck_families(size_t *count);

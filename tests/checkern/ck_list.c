@@ -6,8 +6,10 @@
 #include <stdio.h>
 
 /* All quantised types that run: none falls to plain C on a machine with vectors. */
-static const uint32_t hot[] = {IM__Q4_0, IM__Q4_1, IM__Q5_0, IM__Q5_1,   IM__Q8_0,   IM__Q2_K, IM__Q3_K,
-                               IM__Q4_K, IM__Q5_K, IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4};
+static const uint32_t hot[] = {IM__Q4_0,      IM__Q4_1,      IM__Q5_0,      IM__Q5_1,     IM__Q8_0,    IM__Q2_K,      IM__Q3_K,
+                               IM__Q4_K,      IM__Q5_K,      IM__Q6_K,      IM__IQ4_NL,   IM__IQ4_XS,  IM__MXFP4,     IM__AFFINE2,
+                               IM__AFFINE3,   IM__AFFINE4,   IM__AFFINE5,   IM__AFFINE6,  IM__AFFINE8, IM__AFFINE2_F, IM__AFFINE3_F,
+                               IM__AFFINE4_F, IM__AFFINE5_F, IM__AFFINE6_F, IM__AFFINE8_F};
 
 /* Tiles of AMX serve what they are better at than AVX-512, which serves the rest. */
 static im__cpu_level level_below(im__cpu_level level) { return level == IM__CPU_AMX ? IM__CPU_AVX512 : level; }

@@ -73,9 +73,9 @@ static void dequantise_call(const void *p, const ck_subject *s)
     im__dequantise_row(j->dtype, j->row, j->y, j->n);
 }
 
-void ck_num_dequantise(ck_test *t)
+static void dequantise_types(ck_test *t, uint32_t begin, uint32_t end)
 {
-    for (uint32_t type = 0; type < IM__DTYPE_END; type++) {
+    for (uint32_t type = begin; type < end; type++) {
         num_job j = {.n = 2048, .dtype = type};
         if (!im__dtype_get(type)->runs || !ck_case(t, (ck_work){0}, "%s", im__dtype_get(type)->name)) continue;
         void *row = ck_in(t, "row", im__dtype_row_bytes(type, j.n), 2);
@@ -85,6 +85,10 @@ void ck_num_dequantise(ck_test *t)
         ck_run(t, dequantise_call, &j);
     }
 }
+
+void ck_num_dequantise(ck_test *t) { dequantise_types(t, 0, IM__GGUF_DTYPES); }
+
+void ck_num_dequantise_affine(ck_test *t) { dequantise_types(t, IM__GGUF_DTYPES, IM__DTYPE_END); }
 
 static void rest_call(const void *p, const ck_subject *s)
 {

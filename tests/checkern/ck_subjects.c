@@ -26,7 +26,7 @@ static void (*const entry_cases[ENTRIES])(ck_test *) = {
     ck_quantise, ck_rms_norm, ck_rope, ck_kv_store, ck_attention, ck_glu, ck_add, ck_scale, ck_softcap, ck_argmax,
 };
 
-static ck_family families[ENTRIES + 4 + IM__DTYPE_END];
+static ck_family families[ENTRIES + 5 + IM__DTYPE_END];
 static size_t family_count;
 
 static void family_add(const char *name, void (*cases)(ck_test *), uint32_t dtype)
@@ -44,6 +44,7 @@ const ck_family *ck_families(size_t *count)
         family_add("num_exp", ck_num_exp, 0);
         family_add("num_rope_angle", ck_num_rope_angle, 0);
         family_add("num_dequantise", ck_num_dequantise, 0);
+        family_add("num_dequantise_affine", ck_num_dequantise_affine, 0);
         family_add("num_quantise_rest", ck_num_quantise_rest, 0);
         for (size_t i = 0; i < ENTRIES; i++) family_add(entries[i].name, entry_cases[i], 0);
         for (uint32_t type = 0; type < IM__DTYPE_END; type++) {

@@ -36,11 +36,27 @@ static const layout *find(uint32_t dtype)
     return NULL;
 }
 
+/* Scale and bias of the affine types: the upper halves of floats, or floats. */
+static void affine_scales(ck_rng *r, ck_flavour f, uint32_t dtype, unsigned char *block)
+{
+    float x[2];
+    ck_floats(r, f, x, 2);
+    for (int i = 0; i < 2; i++) {
+        uint32_t bits = im__bits_of_f32(x[i]);
+        uint16_t upper = (uint16_t)(bits >> 16);
+        if (im__affine_is_wide(dtype))
+            memcpy(block + 4 * i, &bits, 4);
+        else
+            memcpy(block + 2 * i, &upper, 2);
+    }
+}
+
 static void quantised_block(ck_rng *r, ck_flavour f, uint32_t dtype, unsigned char *block, size_t bytes)
 {
     const layout *l = find(dtype);
     fill_bytes(r, block, bytes);
     if (dtype == IM__MXFP4) block[0] = (unsigned char)(f == CK_PLAIN ? ck_between(r, 110, 130) : ck_below(r, 255));
+    if (im__affine_bits(dtype) != 0) affine_scales(r, f, dtype, block);
     for (int i = 0; l != NULL && i < 2; i++) {
         uint16_t h = ck_half(r, f);
         if (l->half[i] >= 0) memcpy(block + l->half[i], &h, sizeof h);

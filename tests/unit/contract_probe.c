@@ -103,7 +103,7 @@ static void angles(void)
 
 /* ---- products ---- */
 
-enum { ROWS = 2, OUTS = 3, WIDTH = 544 };
+enum { ROWS = 2, OUTS = 3, WIDTH = 544, WIDE_OUTS = 19, WIDE_WIDTH = 512 };
 
 static void quantised(const im__act *act, float *x)
 {
@@ -131,37 +131,72 @@ static void make_weights(uint8_t *w, size_t blocks, size_t block_bytes, const in
     }
 }
 
+static void make_floats(uint8_t *to, size_t n, uint32_t dtype, float by)
+{
+    for (size_t i = 0; i < n; i++) {
+        float v = value() * by;
+        uint32_t b = im__bits_of_f32(v), h = dtype == IM__F16 ? im__f16_of_f32(v) : b >> 16;
+        if (dtype == IM__F32) memcpy(to + 4 * i, &b, 4);
+        if (dtype != IM__F32) memcpy(to + 2 * i, &(uint16_t){(uint16_t)h}, 2);
+    }
+}
+
+static void multiply(const im__weight *w, const im__matmul_in *in)
+{
+    float y[ROWS * OUTS], bias[OUTS];
+    values(bias, OUTS);
+    im__matmul_c(w, in, bias, y, OUTS, 0, OUTS);
+    line("product", y, ROWS * OUTS);
+}
+
+static float x[ROWS * WIDTH];
+static uint64_t act_memory[4096];
+
 static void product(uint32_t dtype, size_t n_in, const int fields[2])
 {
     static uint8_t data[OUTS * WIDTH * 4];
-    static float x[ROWS * WIDTH], y[ROWS * OUTS], bias[OUTS];
     size_t row_bytes = im__dtype_row_bytes(dtype, n_in), block = im__dtype_get(dtype)->block_bytes;
-    static uint64_t memory[4096];
-    im__act act = im__act_carve(memory, ROWS, n_in);
+    im__act act = im__act_carve(act_memory, ROWS, n_in);
     im__weight w = {.dtype = dtype, .n_in = n_in, .n_out = OUTS, .data = data, .row_bytes = row_bytes};
     im__matmul_in in = {.rows = ROWS, .x_stride = n_in};
     if (im__dtype_is_float(dtype)) {
         values(x, ROWS * n_in);
-        for (size_t i = 0; i < OUTS * n_in; i++) {
-            float v = value();
-            uint32_t b = im__bits_of_f32(v), h = dtype == IM__F16 ? im__f16_of_f32(v) : b >> 16;
-            if (dtype == IM__F32) memcpy(data + 4 * i, &b, 4);
-            if (dtype != IM__F32) memcpy(data + 2 * i, &(uint16_t){(uint16_t)h}, 2);
-        }
+        make_floats(data, OUTS * n_in, dtype, 1);
         in.x = x;
     } else {
         quantised(&act, x);
         make_weights(data, OUTS * row_bytes / block, block, fields);
         in.act = &act;
     }
-    values(bias, OUTS);
-    im__matmul_c(&w, &in, bias, y, OUTS, 0, OUTS);
-    line("product", y, ROWS * OUTS);
+    multiply(&w, &in);
+}
+
+/* Affine codes as MLX stores them: codes, scales and biases in arrays of their own. */
+static im__weight affine_weights(uint32_t bits, uint32_t group, uint32_t scale_dtype, size_t n_in, size_t n_out)
+{
+    static uint8_t codes[WIDE_OUTS * WIDTH], scale[WIDE_OUTS * WIDTH / 8], bias[sizeof scale];
+    uint32_t dtype = im__split_dtype(bits, group, scale_dtype);
+    im__weight w = {.dtype = dtype, .n_in = n_in, .n_out = n_out, .data = codes, .row_bytes = im__split_row_bytes(dtype, n_in)};
+    w.split = (im__split){.scale = scale, .bias = bias, .scale_dtype = scale_dtype, .group = group};
+    for (size_t i = 0; i < n_out * w.row_bytes; i++) codes[i] = (uint8_t)word();
+    make_floats(scale, n_out * n_in / group, scale_dtype, 1.0f / 64);
+    make_floats(bias, n_out * n_in / group, scale_dtype, 1.0f / 8);
+    return w;
+}
+
+/* The product, and the first row's values. */
+static void affine(uint32_t bits, uint32_t group, uint32_t scale_dtype, size_t n_in)
+{
+    float row[WIDTH];
+    im__act act = im__act_carve(act_memory, ROWS, n_in);
+    quantised(&act, x);
+    im__weight w = affine_weights(bits, group, scale_dtype, n_in, OUTS);
+    multiply(&w, &(im__matmul_in){.rows = ROWS, .x_stride = n_in, .act = &act});
+    im__embed_row(&w, 0, 1, row);
+    line("values", row, n_in);
 }
 
 /* ---- wide products: a program of one, run by the backend with the level c and with the best one ---- */
-
-enum { WIDE_OUTS = 19, WIDE_WIDTH = 512 };
 
 static im__program wide_program(const im__weight *table, const im__weight *w, float *bias)
 {
@@ -198,24 +233,42 @@ static void run_wide(const im__program *p, const char *level)
     b->close(b);
 }
 
-static void wide(uint32_t dtype, size_t n_in, const int fields[2])
+static float wide_rows[WIDE_OUTS * WIDE_WIDTH];
+
+static void make_wide_rows(size_t n_in)
 {
-    static uint8_t data[WIDE_OUTS * WIDE_WIDTH * 2];
-    static float rows[WIDE_OUTS * WIDE_WIDTH];
+    values(wide_rows, ROWS * n_in);
+    for (size_t i = 0; i < 32; i++) wide_rows[32 + i] = 0;
+    for (size_t i = 0; i < 32; i++) wide_rows[64 + i] *= 0x1p-70f;
+}
+
+static void multiply_wide(const im__weight *w)
+{
     float *bias = im__calloc(WIDE_OUTS, sizeof *bias);
     if (bias == NULL) exit(1);
-    size_t row_bytes = im__dtype_row_bytes(dtype, n_in), block = im__dtype_get(dtype)->block_bytes;
-    im__weight table = {.dtype = IM__F32, .n_in = n_in, .n_out = WIDE_OUTS, .data = rows, .row_bytes = 4 * n_in};
-    im__weight w = {.dtype = dtype, .n_in = n_in, .n_out = WIDE_OUTS, .data = data, .row_bytes = row_bytes};
-    values(rows, ROWS * n_in);
-    for (size_t i = 0; i < 32; i++) rows[32 + i] = 0;
-    for (size_t i = 0; i < 32; i++) rows[64 + i] *= 0x1p-70f;
-    make_weights(data, WIDE_OUTS * row_bytes / block, block, fields);
+    im__weight table = {.dtype = IM__F32, .n_in = w->n_in, .n_out = WIDE_OUTS, .data = wide_rows, .row_bytes = 4 * w->n_in};
     values(bias, WIDE_OUTS);
-    im__program p = wide_program(&table, &w, bias);
+    im__program p = wide_program(&table, w, bias);
     run_wide(&p, "c");
     run_wide(&p, NULL);
     im__program_clear(&p);
+}
+
+static void wide(uint32_t dtype, size_t n_in, const int fields[2])
+{
+    static uint8_t data[WIDE_OUTS * WIDE_WIDTH * 2];
+    size_t row_bytes = im__dtype_row_bytes(dtype, n_in), block = im__dtype_get(dtype)->block_bytes;
+    im__weight w = {.dtype = dtype, .n_in = n_in, .n_out = WIDE_OUTS, .data = data, .row_bytes = row_bytes};
+    make_wide_rows(n_in);
+    make_weights(data, WIDE_OUTS * row_bytes / block, block, fields);
+    multiply_wide(&w);
+}
+
+static void wide_affine(uint32_t bits, uint32_t group, uint32_t scale_dtype, size_t n_in)
+{
+    make_wide_rows(n_in);
+    im__weight w = affine_weights(bits, group, scale_dtype, n_in, WIDE_OUTS);
+    multiply_wide(&w);
 }
 
 /* ---- attention ---- */
@@ -260,6 +313,18 @@ int main(int argc, char **argv)
     product(IM__Q2_K, 512, (const int[]){80, 82});
     wide(IM__Q4_1, 288, (const int[]){0, 2});
     wide(IM__Q6_K, 512, (const int[]){208, -1});
+    affine(2, 64, IM__BF16, 320);
+    affine(3, 128, IM__BF16, 384);
+    affine(4, 64, IM__BF16, 320);
+    affine(4, 32, IM__F16, 288);
+    affine(5, 32, IM__F32, 288);
+    affine(6, 64, IM__F16, 320);
+    affine(8, 128, IM__BF16, 512);
+    affine(8, 32, IM__F32, 288);
+    for (uint32_t bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1) {
+        wide_affine(bits, 64, IM__BF16, 320);
+        wide_affine(bits, 32, IM__F16, 288);
+    }
     product(IM__F32, 300, NULL);
     product(IM__F16, 256, NULL);
     product(IM__BF16, 513, NULL);

@@ -2,6 +2,7 @@
 im_test(test_file_map SOURCES test_file_map.c)
 im_test(test_half SOURCES test_half.c)
 im_test(test_group SOURCES test_group.c)
+im_test(test_split SOURCES test_split.c)
 im_test(test_gguf SOURCES test_gguf.c)
 im_test(test_safetensors SOURCES test_safetensors.c)
 

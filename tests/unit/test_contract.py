@@ -135,9 +135,7 @@ def groups_q2_k(b):
 
 
 def quantised(p, x, n):
-    v = x.values(2 * n)
-    v[32:64] = [0.0] * 32
-    v[64:96] = [u * 2.0 ** -70 for u in v[64:96]]
+    v = hostile_rows(x, n)
     rows = [c.quantise(v[:n]), c.quantise(v[n:])]
     q = [float(u) for _, group in rows[0] for u in group]
     p.expect('q', q)
@@ -159,6 +157,50 @@ def make_weights(x, outs, n, block, fields, read):
     return weights
 
 
+F32, F16, BF16 = (lambda u: u), c.half, (lambda u: c.of_bits(c.bits(u) & 0xffff0000))
+
+
+def make_affine(x, outs, n, bits, group, narrow):
+    """MLX's arrays: rows of (scale, bias, codes) for every 32 elements. Codes are one stream of bits, the lowest first."""
+    rows = [int.from_bytes(x.bytes(n * bits // 8), 'little') for _ in range(outs)]
+    scales, biases = ([narrow(x.value() * by) for _ in range(outs * n // group)] for by in (1 / 64, 1 / 8))
+    return [[(scales[(r * n + i) // group], biases[(r * n + i) // group], [row >> bits * (i + j) & (1 << bits) - 1 for j in range(32)])
+             for i in range(0, n, 32)] for r, row in enumerate(rows)]
+
+
+def affine_groups(weights, bits):
+    """As the contract multiplies them: with 8 bits the integers are code - 128."""
+    if bits < 8:
+        return weights
+    return [[(s, c.fma(128.0, s, m), [code - 128 for code in codes]) for s, m, codes in row] for row in weights]
+
+
+def affine(p, x, bits, group, narrow, n):
+    rows, weights = quantised(p, x, n), make_affine(x, 3, n, bits, group, narrow)
+    bias = x.values(3)
+    p.expect('product', [f32(c.dot_quantised(w, row, 32, True) + b) for row in rows for w, b in zip(affine_groups(weights, bits), bias)])
+    p.expect('values', [f32(f32(s * code) + m) for s, m, codes in weights[0] for code in codes])
+
+
+def wide_affine(p, x, bits, group, narrow, n):
+    v = hostile_rows(x, n)
+    weights, bias = affine_groups(make_affine(x, 19, n, bits, group, narrow), bits), x.values(19)
+    expect_wide(p, v, n, weights, bias, 32, True)
+
+
+def hostile_rows(x, n):
+    v = x.values(2 * n)
+    v[32:64] = [0.0] * 32
+    v[64:96] = [u * 2.0 ** -70 for u in v[64:96]]
+    return v
+
+
+def expect_wide(p, v, n, weights, bias, length, has_min):
+    wanted = [f32(c.dot_wide(w, row, length, has_min) + b) for row in (v[:n], v[n:]) for w, b in zip(weights, bias)]
+    p.expect('wide', wanted)
+    p.expect('wide', wanted)
+
+
 def product(p, x, n, block, fields, length, has_min, read):
     rows, weights = quantised(p, x, n), make_weights(x, 3, n, block, fields, read)
     bias = x.values(3)
@@ -166,13 +208,9 @@ def product(p, x, n, block, fields, length, has_min, read):
 
 
 def wide_product(p, x, n, block, fields, length, has_min, read):
-    v = x.values(2 * n)
-    v[32:64] = [0.0] * 32
-    v[64:96] = [u * 2.0 ** -70 for u in v[64:96]]
+    v = hostile_rows(x, n)
     weights, bias = make_weights(x, 19, n, block, fields, read), x.values(19)
-    wanted = [f32(c.dot_wide(w, row, length, has_min) + b) for row in (v[:n], v[n:]) for w, b in zip(weights, bias)]
-    p.expect('wide', wanted)
-    p.expect('wide', wanted)
+    expect_wide(p, v, n, weights, bias, length, has_min)
 
 
 def float_product(p, x, n, narrow):
@@ -211,9 +249,15 @@ def check(command, seed):
     product(p, x, 512, 84, (80, 82), 16, True, groups_q2_k)
     wide_product(p, x, 288, 20, (0, 2), 32, True, groups_q4_1)
     wide_product(p, x, 512, 210, (208,), 16, False, groups_q6_k)
-    float_product(p, x, 300, lambda u: u)
-    float_product(p, x, 256, c.half)
-    float_product(p, x, 513, lambda u: c.of_bits(c.bits(u) & 0xffff0000))
+    for bits, group, narrow, n in ((2, 64, BF16, 320), (3, 128, BF16, 384), (4, 64, BF16, 320), (4, 32, F16, 288), (5, 32, F32, 288), (6, 64, F16, 320),
+                                   (8, 128, BF16, 512), (8, 32, F32, 288)):
+        affine(p, x, bits, group, narrow, n)
+    for bits in (2, 3, 4, 5, 6, 8):
+        wide_affine(p, x, bits, 64, BF16, 320)
+        wide_affine(p, x, bits, 32, F16, 288)
+    float_product(p, x, 300, F32)
+    float_product(p, x, 256, F16)
+    float_product(p, x, 513, BF16)
     attend(p, x, 2, 130, 70, 50, 0)
     attend(p, x, 1, 6, 200, 0, 20.0)
     attend(p, x, 1, 2, 2100, 0, 0)

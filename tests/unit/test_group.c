@@ -132,8 +132,11 @@ static void rows_are_measured_with_care(void **state)
 static void types_are_known_by_name(void **state)
 {
     (void)state;
-    static const uint32_t run[] = {IM__F32,  IM__F16,  IM__BF16, IM__Q4_0, IM__Q4_1, IM__Q5_0,   IM__Q5_1,   IM__Q8_0,
-                                   IM__Q2_K, IM__Q3_K, IM__Q4_K, IM__Q5_K, IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4};
+    static const uint32_t run[] = {IM__F32,       IM__F16,       IM__BF16,      IM__Q4_0,     IM__Q4_1,      IM__Q5_0,
+                                   IM__Q5_1,      IM__Q8_0,      IM__Q2_K,      IM__Q3_K,     IM__Q4_K,      IM__Q5_K,
+                                   IM__Q6_K,      IM__IQ4_NL,    IM__IQ4_XS,    IM__MXFP4,    IM__AFFINE2,   IM__AFFINE3,
+                                   IM__AFFINE4,   IM__AFFINE5,   IM__AFFINE6,   IM__AFFINE8,  IM__AFFINE2_F, IM__AFFINE3_F,
+                                   IM__AFFINE4_F, IM__AFFINE5_F, IM__AFFINE6_F, IM__AFFINE8_F};
     size_t running = 0, named = 0;
     for (uint32_t t = 0; t < 300; t++) {
         const im__dtype_info *info = im__dtype_get(t);
@@ -144,7 +147,7 @@ static void types_are_known_by_name(void **state)
     }
     for (size_t i = 0; i < sizeof run / sizeof *run; i++) assert_true(im__dtype_get(run[i])->runs);
     assert_int_equal(running, sizeof run / sizeof *run);
-    assert_int_equal(named, 34);
+    assert_int_equal(named, 46);
     assert_string_equal(im__dtype_get(IM__IQ1_M)->name, "IQ1_M");
     assert_null(im__dtype_get(36)->name);
     assert_null(im__dtype_get(UINT32_MAX)->name);

@@ -26,6 +26,23 @@
     X(q3_k, IM__Q3_K)                                                                                                              \
     X(q6_k, IM__Q6_K)
 
+/* The types of MLX, in files of their own (matmul_affine_*.c). Tiles serve those that are usual. */
+#define IM__AFFINE_TYPES(X)                                                                                                        \
+    IM__AFFINE_TILE_TYPES(X)                                                                                                       \
+    X(affine2, IM__AFFINE2)                                                                                                        \
+    X(affine3, IM__AFFINE3)                                                                                                        \
+    X(affine5, IM__AFFINE5)                                                                                                        \
+    X(affine6, IM__AFFINE6)                                                                                                        \
+    X(affine2_f, IM__AFFINE2_F)                                                                                                    \
+    X(affine3_f, IM__AFFINE3_F)                                                                                                    \
+    X(affine5_f, IM__AFFINE5_F)                                                                                                    \
+    X(affine6_f, IM__AFFINE6_F)
+#define IM__AFFINE_TILE_TYPES(X)                                                                                                   \
+    X(affine4, IM__AFFINE4)                                                                                                        \
+    X(affine8, IM__AFFINE8)                                                                                                        \
+    X(affine4_f, IM__AFFINE4_F)                                                                                                    \
+    X(affine8_f, IM__AFFINE8_F)
+
 #define IM__FLOAT_TYPES(X)                                                                                                         \
     X(f32, IM__F32)                                                                                                                \
     X(f16, IM__F16)                                                                                                                \
@@ -56,6 +73,12 @@ IM__PACKED_TYPES(IM__DECLARE_AVX512)
 IM__GROUP_32_TYPES(IM__DECLARE_AMX)
 IM__PACKED_TYPES(IM__DECLARE_NEON)
 IM__PACKED_TYPES(IM__DECLARE_I8MM)
+IM__AFFINE_TYPES(IM__DECLARE_AVX2)
+IM__AFFINE_TYPES(IM__DECLARE_AVXVNNI)
+IM__AFFINE_TYPES(IM__DECLARE_AVX512)
+IM__AFFINE_TILE_TYPES(IM__DECLARE_AMX)
+IM__AFFINE_TYPES(IM__DECLARE_NEON)
+IM__AFFINE_TYPES(IM__DECLARE_I8MM)
 IM__FLOAT_TYPES(IM__DECLARE_AVX2)
 IM__FLOAT_TYPES(IM__DECLARE_AVX512)
 IM__FLOAT_TYPES(IM__DECLARE_NEON)

@@ -70,12 +70,12 @@ static uint8_t *put_record(uint8_t *line, const record *r, unsigned bits)
 
 static void put_half(uint8_t *at, size_t o, uint16_t half) { memcpy(at + 2 * o, &half, 2); }
 
-/* Scales of group g of the chunk, for forms that keep one per group. */
+/* Scales of group g of the chunk, for forms that keep one per group (or pair of them: g counts pairs). */
 static void put_scales(im__form f, uint8_t *scales, size_t g, const uint16_t s[IM__PANEL], const uint16_t m[IM__PANEL])
 {
     if (f.scales == IM__SCALES_HALF) memcpy(scales + 32 * g, s, 32);
     for (size_t o = 0; f.scales == IM__SCALES_EXPONENT && o < IM__PANEL; o++) scales[16 * g + o] = (uint8_t)s[o];
-    if (f.scales != IM__SCALES_HALF_MIN) return;
+    if (f.scales != IM__SCALES_HALF_MIN && f.scales != IM__SCALES_BF16_PAIRS) return;
     memcpy(scales + 64 * g, s, 32);
     memcpy(scales + 64 * g + 32, m, 32);
 }
@@ -94,17 +94,28 @@ static void put_super(im__form f, uint8_t *scales, size_t o, const im__super *su
 
 /* ---- panels ---- */
 
-static im__rows rows_at(const im__weight *w, size_t out, size_t outs, size_t block, size_t block_bytes)
+/* Where blocks that are not stored as such are put together. */
+typedef struct joined {
+    uint8_t row[IM__PANEL][IM__JOINED_BYTES];
+} joined;
+
+static im__rows rows_at(const im__weight *w, size_t out, size_t outs, size_t block, joined *room)
 {
     im__rows r = {.count = outs};
-    for (size_t o = 0; o < outs; o++) r.block[o] = (const uint8_t *)w->data + (out + o) * w->row_bytes + block * block_bytes;
+    for (size_t o = 0; o < outs; o++) r.block[o] = im__weight_blocks(w, out + o, block, 1, room->row[o]);
     return r;
 }
 
-/* A record of a type whose blocks are of 32 elements: number i of the chunk. */
+/* Those of block i of the chunk, for types that keep one scale for a block. */
 static void pack_scales(const im__weight *w, im__form f, const im__rows *rows, size_t i, uint8_t *scales)
 {
     uint16_t s[IM__PANEL], m[IM__PANEL];
+    float floats[2][IM__PANEL];
+    if (f.scales == IM__SCALES_FLOAT_MIN) {
+        im__stored_floats(w->dtype, rows, floats[0], floats[1]);
+        memcpy(scales + sizeof floats * i, floats, sizeof floats);
+        return;
+    }
     im__stored_scales(w->dtype, rows, s, m);
     put_scales(f, scales, i, s, m);
 }
@@ -124,16 +135,20 @@ static uint8_t *pack_chunk(const im__weight *w, im__form f, size_t out, size_t o
     const im__dtype_info *info = im__dtype_get(w->dtype);
     const size_t per_block = (size_t)info->block_len / IM__RECORD;
     uint8_t *line = to + im__scale_bytes(f, n * IM__RECORD / f.group);
+    const bool super = f.scales == IM__SCALES_SUPER || f.scales == IM__SCALES_SUPER_MIN || f.scales == IM__SCALES_SUPER_NIBBLE;
     im__rows rows = {0};
+    joined room;
     record r;
     memset(to, 0, (size_t)(line - to));
     for (size_t i = 0; i < n; i++) {
         size_t index = (first + i) % per_block;
-        if (index == 0) rows = rows_at(w, out, outs, (first + i) / per_block, info->block_bytes);
-        if (per_block == 1)
-            pack_scales(w, f, &rows, i, to);
-        else if (index == 0)
-            pack_super_scales(w, f, &rows, to);
+        if (index == 0) {
+            rows = rows_at(w, out, outs, (first + i) / per_block, &room);
+            if (super)
+                pack_super_scales(w, f, &rows, to);
+            else
+                pack_scales(w, f, &rows, i / per_block, to);
+        }
         im__codes_read(w->dtype, &rows, index, r.quad);
         line = put_record(line, &r, f.bits);
     }
@@ -154,7 +169,7 @@ static void pack_float_panel(const im__weight *w, uint8_t *to, size_t out, size_
     size_t size = w->dtype == IM__F32 ? 4 : 2;
     memset(to, 0, im__float_panel_bytes(w->dtype, w->n_in));
     for (size_t o = 0; o < outs; o++) {
-        const uint8_t *row = (const uint8_t *)w->data + (out + o) * w->row_bytes;
+        const uint8_t *row = im__weight_row(w, out + o);
         for (size_t k = 0; k < w->n_in; k++) memcpy(to + (k * IM__PANEL + o) * size, row + k * size, size);
     }
 }

@@ -22,6 +22,7 @@
  *     HALF          half s[G]                        SUPER         half d, int8 scale[G]
  *     HALF_MIN      half {s, m}[G]                   SUPER_MIN     half d, -dmin, uint8 scale[G], min[G]
  *     EXPONENT      uint8 e[G], s = 2^(e - 128)      SUPER_NIBBLE  half d, -dmin, uint8 (scale | min << 4)[G]
+ *     FLOAT_MIN     float {s, m}[G]                  BF16_PAIRS    bfloat16 {s, bias}[G / 2], each of two groups; m = fma(offset, s, bias)
  *
  * Float weights: panels of [element][16 outputs] in their own type. Outputs beyond n_out are packed as zeros.
  */
@@ -39,7 +40,9 @@ typedef enum im__scales {
     IM__SCALES_EXPONENT,
     IM__SCALES_SUPER,
     IM__SCALES_SUPER_MIN,
-    IM__SCALES_SUPER_NIBBLE
+    IM__SCALES_SUPER_NIBBLE,
+    IM__SCALES_FLOAT_MIN,
+    IM__SCALES_BF16_PAIRS
 } im__scales;
 
 typedef enum im__table { IM__TABLE_NONE, IM__TABLE_IQ4, IM__TABLE_MXFP4 } im__table;
@@ -72,6 +75,18 @@ static inline im__form im__form_of(uint32_t dtype)
     case IM__IQ4_NL: return (im__form){4, 241, 128, 32, false, IM__SCALES_HALF, IM__TABLE_IQ4};
     case IM__IQ4_XS: return (im__form){4, 241, 128, 32, false, IM__SCALES_SUPER, IM__TABLE_IQ4};
     case IM__MXFP4: return (im__form){4, 24, 12, 32, false, IM__SCALES_EXPONENT, IM__TABLE_MXFP4};
+    case IM__AFFINE2: return (im__form){2, 3, 0, 32, true, IM__SCALES_BF16_PAIRS, IM__TABLE_NONE};
+    case IM__AFFINE3: return (im__form){3, 7, 0, 32, true, IM__SCALES_BF16_PAIRS, IM__TABLE_NONE};
+    case IM__AFFINE4: return (im__form){4, 15, 0, 32, true, IM__SCALES_BF16_PAIRS, IM__TABLE_NONE};
+    case IM__AFFINE5: return (im__form){5, 31, 0, 32, true, IM__SCALES_BF16_PAIRS, IM__TABLE_NONE};
+    case IM__AFFINE6: return (im__form){6, 63, 0, 32, true, IM__SCALES_BF16_PAIRS, IM__TABLE_NONE};
+    case IM__AFFINE8: return (im__form){8, 255, 128, 32, true, IM__SCALES_BF16_PAIRS, IM__TABLE_NONE};
+    case IM__AFFINE2_F: return (im__form){2, 3, 0, 32, true, IM__SCALES_FLOAT_MIN, IM__TABLE_NONE};
+    case IM__AFFINE3_F: return (im__form){3, 7, 0, 32, true, IM__SCALES_FLOAT_MIN, IM__TABLE_NONE};
+    case IM__AFFINE4_F: return (im__form){4, 15, 0, 32, true, IM__SCALES_FLOAT_MIN, IM__TABLE_NONE};
+    case IM__AFFINE5_F: return (im__form){5, 31, 0, 32, true, IM__SCALES_FLOAT_MIN, IM__TABLE_NONE};
+    case IM__AFFINE6_F: return (im__form){6, 63, 0, 32, true, IM__SCALES_FLOAT_MIN, IM__TABLE_NONE};
+    case IM__AFFINE8_F: return (im__form){8, 255, 128, 32, true, IM__SCALES_FLOAT_MIN, IM__TABLE_NONE};
     default: return (im__form){0};
     }
 }
@@ -94,6 +109,8 @@ static inline size_t im__scale_bytes(im__form f, size_t groups)
     case IM__SCALES_SUPER: bytes = 32 + 16 * groups; break;
     case IM__SCALES_SUPER_MIN: bytes = 64 + 32 * groups; break;
     case IM__SCALES_SUPER_NIBBLE: bytes = 64 + 16 * groups; break;
+    case IM__SCALES_FLOAT_MIN: bytes = 128 * groups; break;
+    case IM__SCALES_BF16_PAIRS: bytes = 64 * ((groups + 1) / 2); break;
     }
     return (bytes + IM__LINE - 1) / IM__LINE * IM__LINE;
 }

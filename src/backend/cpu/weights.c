@@ -2,7 +2,6 @@
 #include "backend/cpu/weights.h"
 
 #include "backend/cpu/admit.h"
-#include "base/file_map.h"
 #include "base/thread.h"
 #include "num/dtype.h"
 
@@ -98,7 +97,7 @@ static void pack_unit(void *ctx, size_t phase, size_t unit, int thread)
     const im__weight *w = &all->matrix[i];
     size_t rows = unit_rows(w), begin = (unit - all->first_unit[i]) * rows, end = begin + rows < w->n_out ? begin + rows : w->n_out;
     all->kernel[i]->pack(w, w->packed, begin, end);
-    im__file_release((const char *)w->data + begin * w->row_bytes, (end - begin) * w->row_bytes);
+    im__weight_release(w, begin, end);
     size_t bytes = w->packed_bytes / w->n_out * (end - begin);
     size_t done = atomic_fetch_add_explicit(&all->packed, bytes, memory_order_relaxed) + bytes;
     if (thread != 0 || all->progress == NULL) return;

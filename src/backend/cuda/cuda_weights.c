@@ -5,7 +5,6 @@
  */
 #include "backend/cuda/cuda.h"
 
-#include "base/file_map.h"
 #include "base/thread.h"
 #include "num/dtype.h"
 
@@ -144,7 +143,7 @@ static im_status send_piece(worker *w, const piece *x, int buffer, im_error *err
            last = (size_t)x->end * IM__CUDA_TILE < m->n_out ? (size_t)x->end * IM__CUDA_TILE : m->n_out;
     IM__CUDA_TRY(c, event_wait(w->copied[buffer]), "copying weights");
     im__cuda_pack(m, l, x->begin, x->end, (uint8_t *)w->buffer[buffer]);
-    im__file_release((const char *)m->data + first * m->row_bytes, (last - first) * m->row_bytes);
+    im__weight_release(m, first, last);
     im__cuda_ptr to = c->matrix[x->matrix].data + (uint64_t)x->begin * l->tile_bytes;
     IM__CUDA_TRY(c, copy_in(to, w->buffer[buffer], bytes, w->stream), "copying weights");
     IM__CUDA_TRY(c, event_record(w->copied[buffer], w->stream), "copying weights");

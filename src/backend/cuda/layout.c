@@ -198,12 +198,13 @@ static void pack_outputs(const im__weight *w, const im__cuda_layout *l, uint8_t 
     im__cuda_form_info f = im__cuda_form_get(l->form);
     size_t per_block = (size_t)info->block_len / RECORD;
     uint8_t *scales = unit + records * f.bits * 4 * TILE;
+    uint8_t room[IM__ROWS_READ][IM__JOINED_BYTES];
     im__rows rows = {.count = count};
     record q;
     for (size_t r = 0; r < records; r++) {
         size_t index = (first + r) % per_block;
         for (size_t i = 0; index == 0 && i < count; i++)
-            rows.block[i] = (const uint8_t *)w->data + (out + i) * w->row_bytes + (first + r) / per_block * info->block_bytes;
+            rows.block[i] = im__weight_blocks(w, out + i, (first + r) / per_block, 1, room[i]);
         im__codes_read(l->dtype, &rows, index, q);
         put_record(unit, l, records, r, o, count, q);
         if (per_block == 1) put_scales(scales + r * scale_bytes(f, RECORD), f, o, count, &rows, l->dtype);
@@ -215,7 +216,7 @@ static void pack_floats(const im__weight *w, const im__cuda_layout *l, uint8_t *
 {
     size_t size = im__cuda_form_get(l->form).bits / 8, row = l->n_in * size;
     for (size_t o = 0; o < outs; o++) {
-        const uint8_t *from = (const uint8_t *)w->data + (out + o) * w->row_bytes;
+        const uint8_t *from = im__weight_row(w, out + o);
         for (size_t at = index * UNIT * size, k = 0; at < row && k < UNIT * size / 16; at += 16, k++)
             memcpy(unit + (k * TILE + o) * 16, from + at, row - at < 16 ? row - at : 16);
     }

@@ -108,6 +108,13 @@ INLINE void im__unpack_register(im__form f, const uint8_t *record, size_t j, int
 
 INLINE float32x4_t im__four_halves(const uint8_t *p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
 
+INLINE float32x4_t im__four_bf16(const uint8_t *p)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(p)), 16));
+}
+
+INLINE float32x4_t im__four_floats(const uint8_t *p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
+
 INLINE uint32x4_t im__four_bytes(const uint8_t *p)
 {
     uint32_t word;
@@ -153,6 +160,15 @@ INLINE void im__unpack_scale(im__form f, const uint8_t *p, size_t groups, size_t
         *m = vmulq_f32(im__four_halves(halves + 32), vcvtq_f32_u32(vshrq_n_u32(both, 4)));
         break;
     }
+    case IM__SCALES_FLOAT_MIN:
+        *s = im__four_floats(p + 16 * j + 128 * g);
+        *m = im__four_floats(p + 16 * j + 128 * g + 64);
+        break;
+    case IM__SCALES_BF16_PAIRS:
+        *s = im__four_bf16(halves + g / 2 * 64);
+        *m = im__four_bf16(halves + g / 2 * 64 + 32);
+        if (f.offset) *m = vfmaq_n_f32(*m, *s, f.offset);
+        break;
     }
 }
 

@@ -84,6 +84,11 @@ INLINE __m512 power_of(const uint8_t *exponents)
     return _mm512_castsi512_ps(_mm512_mask_blend_epi32(_mm512_cmple_epu32_mask(e, one), normal, small));
 }
 
+INLINE __m512 load_bf16(const uint8_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
 /* Scale and minimum of group g of a chunk with `groups` groups. The products are exact: 11 bits times at most 8. */
 INLINE void unpack_scale(im__form f, const uint8_t *p, size_t groups, size_t g, __m512 *s, __m512 *m)
 {
@@ -109,6 +114,15 @@ INLINE void unpack_scale(im__form f, const uint8_t *p, size_t groups, size_t g, 
         *m = _mm512_mul_ps(load_half(p + 32), float_of_unsigned(_mm_and_si128(_mm_srli_epi16(both, 4), low)));
         break;
     }
+    case IM__SCALES_FLOAT_MIN:
+        *s = _mm512_loadu_ps(p + 128 * g);
+        *m = _mm512_loadu_ps(p + 128 * g + 64);
+        break;
+    case IM__SCALES_BF16_PAIRS:
+        *s = load_bf16(p + g / 2 * 64);
+        *m = load_bf16(p + g / 2 * 64 + 32);
+        if (f.offset) *m = _mm512_fmadd_ps(_mm512_set1_ps(f.offset), *s, *m);
+        break;
     }
 }
 

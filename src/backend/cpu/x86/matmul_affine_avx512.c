@@ -1,0 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "matmul_quant_512.inc"
+
+IM__AFFINE_TYPES(KERNEL)
