@@ -13,27 +13,34 @@ static void add_number(XXH3_state_t *h, uint64_t n) { add(h, &n, sizeof n); }
 static void add_text(XXH3_state_t *h, const char *s) { add(h, s, strlen(s) + 1); }
 
 /* Training again changes nearly all weights, so bytes from the ends and the middle of each tensor tell models of one shape apart without reading them. */
-static void add_sample(XXH3_state_t *h, const im__gguf_tensor *t)
+static void add_sample(XXH3_state_t *h, const uint8_t *data, size_t bytes)
 {
-    size_t n = t->bytes < SAMPLE ? t->bytes : SAMPLE;
-    add(h, t->data, n);
-    add(h, t->data + (t->bytes - n) / 2, n);
-    add(h, t->data + t->bytes - n, n);
+    size_t n = bytes < SAMPLE ? bytes : SAMPLE;
+    add(h, data, n);
+    add(h, data + (bytes - n) / 2, n);
+    add(h, data + bytes - n, n);
+}
+
+static void add_data(XXH3_state_t *h, const im__tensor *t, const uint8_t *data, size_t bytes, bool whole)
+{
+    if (whole)
+        add(h, data, bytes);
+    else
+        add_sample(h, data, bytes);
+    if (!t->made) im__file_release(data, bytes); /* a few bytes touched bring up to 2 MB into memory */
 }
 
 static void add_model(XXH3_state_t *h, const im_model *m, bool whole)
 {
     add_number(h, m->info.program_digest);
-    for (size_t i = 0; i < m->file->tensor_count; i++) {
-        const im__gguf_tensor *t = &m->file->tensor[i];
-        add(h, t->name.ptr, t->name.len);
+    for (size_t i = 0; i < m->source->tensor_count; i++) {
+        const im__tensor *t = &m->source->tensor[i];
+        add(h, t->name, strlen(t->name));
         add(h, t->dim, sizeof t->dim);
         add_number(h, t->dtype);
-        if (whole)
-            add(h, t->data, t->bytes);
-        else
-            add_sample(h, t);
-        im__file_release(t->data, t->bytes); /* a few bytes touched bring up to 2 MB into memory */
+        add_data(h, t, t->data, t->bytes, whole);
+        if (t->scale_bytes > 0) add_data(h, t, t->split.scale, t->scale_bytes, whole);
+        if (t->bias_bytes > 0) add_data(h, t, t->split.bias, t->bias_bytes, whole);
     }
 }
 

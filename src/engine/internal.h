@@ -30,9 +30,8 @@
 
 struct im_model {
     atomic_int users;
-    im__gguf *file;
+    im__source *source;
     im__tokenizer *tokenizer;
-    im__vocab_arrays arrays;
     im__template *chat; /* NULL: none, or it could not be compiled: see chat_error */
     im_error chat_error;
     im__program program;

@@ -18,12 +18,12 @@ void im_model_options_init(im_model_options *o, size_t size)
 
 /* ---- what a file says of itself --------------------------------------------------------------------------------------------------- */
 
-static void count_tensors(const im__gguf *g, im_model_info *info)
+static void count_tensors(const im__source *s, im_model_info *info)
 {
     uint64_t held[IM__DTYPE_END] = {0}, most = 0;
     info->quantisation = "";
-    for (size_t i = 0; i < g->tensor_count; i++) {
-        const im__gguf_tensor *t = &g->tensor[i];
+    for (size_t i = 0; i < s->tensor_count; i++) {
+        const im__tensor *t = &s->tensor[i];
         uint64_t elements = t->dim[0] * t->dim[1] * t->dim[2] * t->dim[3];
         info->parameters += elements;
         if (t->dtype >= IM__DTYPE_END) continue;
@@ -32,7 +32,7 @@ static void count_tensors(const im__gguf *g, im_model_info *info)
         most = held[t->dtype];
         info->quantisation = im__dtype_get(t->dtype)->name;
     }
-    for (size_t i = 0; i < g->shard_count; i++) info->file_bytes += g->map[i].size;
+    info->file_bytes = s->file_bytes;
 }
 
 /* Appends a string of the file and returns where it begins. Control characters are left out: it will be printed. */
@@ -45,19 +45,17 @@ static size_t keep_string(im__buf *b, const char *s, size_t n)
     return at;
 }
 
-static size_t keep_key(im__buf *b, const im__gguf *g, const char *key, const char *absent)
+static size_t keep_bytes(im__buf *b, im__bytes s, const char *absent)
 {
-    im__gguf_string s = {absent, strlen(absent)};
-    im__gguf_get_string(g, key, false, &s, NULL); /* of another type: as if absent */
-    return keep_string(b, s.ptr, s.len);
+    return s.ptr == NULL ? keep_string(b, absent, strlen(absent)) : keep_string(b, s.ptr, s.len);
 }
 
 static im_status fill_info(im_model *m, const char *path, im_error *err)
 {
     im__buf b = {0};
     const char *slash = strrchr(path, '/'), *file = slash == NULL ? path : slash + 1;
-    size_t at_path = keep_string(&b, path, strlen(path)), at_name = keep_key(&b, m->file, "general.name", file);
-    size_t at_arch = keep_key(&b, m->file, "general.architecture", ""), at_licence = keep_key(&b, m->file, "general.license", "");
+    size_t at_path = keep_string(&b, path, strlen(path)), at_name = keep_bytes(&b, m->source->name, file);
+    size_t at_arch = keep_bytes(&b, m->source->architecture, ""), at_licence = keep_bytes(&b, m->source->licence, "");
     if (b.failed) {
         im__buf_free(&b);
         return im__fail(err, IM_ERR_MEMORY, "out of memory");
@@ -68,7 +66,7 @@ static im_status fill_info(im_model *m, const char *path, im_error *err)
     m->info.vocabulary = (uint32_t)im__tokenizer_count(m->tokenizer);
     m->info.bos = im__tokenizer_bos(m->tokenizer);
     m->info.eos = im__tokenizer_eos(m->tokenizer);
-    count_tensors(m->file, &m->info);
+    count_tensors(m->source, &m->info);
     return IM_OK;
 }
 
@@ -77,11 +75,10 @@ static im_status fill_info(im_model *m, const char *path, im_error *err)
 /* A template that cannot be compiled does not keep the model from completing plain text: the error is kept and given to whoever wants to chat. */
 static void compile_template(im_model *m)
 {
-    im__gguf_string source = {NULL, 0};
+    im__bytes source = m->source->chat_template;
     m->chat_error.status = IM_ERR_UNSUPPORTED;
     snprintf(m->chat_error.message, sizeof m->chat_error.message, "this model has no chat template");
-    if (im__gguf_get_string(m->file, "tokenizer.chat_template", false, &source, &m->chat_error) != IM_OK || source.ptr == NULL)
-        return;
+    if (source.ptr == NULL) return;
     m->info.has_chat_template = true;
     im__template_new(&m->chat, source.ptr, source.len, &m->chat_error);
 }
@@ -97,7 +94,7 @@ static uint64_t prompt_products(const im__program *p)
 
 static im_status read_program(im_model *m, im_error *err)
 {
-    IM__TRY(im__program_read(m->file, &m->program, err));
+    IM__TRY(im__program_read(m->source, &m->program, err));
     m->has_program = true;
     if (m->program.vocab != im__tokenizer_count(m->tokenizer))
         return im__fail(err, IM_ERR_FORMAT, "%s: the vocabulary has %zu tokens, but the embedding %u rows", m->info.path,
@@ -112,8 +109,8 @@ static im_status read_program(im_model *m, im_error *err)
 
 static im_status open_model(im_model *m, const char *path, const im_model_options *o, im_error *err)
 {
-    IM__TRY(im__gguf_open(&m->file, path, err));
-    IM__TRY(im__vocabulary_read(m->file, o->pre_tokenizer, &m->tokenizer, &m->arrays, err));
+    IM__TRY(im__source_open(&m->source, path, err));
+    IM__TRY(m->source->kind->vocabulary(m->source, o->pre_tokenizer, &m->tokenizer, err));
     IM__TRY(fill_info(m, path, err));
     if (!o->vocabulary_only) IM__TRY(read_program(m, err));
     compile_template(m);
@@ -147,9 +144,8 @@ void im_model_close(im_model *m)
     if (m == NULL || atomic_fetch_sub(&m->users, 1) > 1) return;
     im__template_free(m->chat);
     im__tokenizer_free(m->tokenizer);
-    im__vocab_arrays_clear(&m->arrays);
     im__program_clear(&m->program);
-    im__gguf_close(m->file);
+    im__source_close(m->source);
     im__free(m->strings);
     im__free(m);
 }

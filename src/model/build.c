@@ -24,10 +24,10 @@ static int kept(im__build *b, int index)
     return index;
 }
 
-im_status im__build_begin(im__build *b, im__program *p, const im__gguf *g, const im__params *params, im_error *err)
+im_status im__build_begin(im__build *b, im__program *p, const im__source *s, const im__params *params, im_error *err)
 {
-    *b = (im__build){.p = p, .g = g, .params = params, .err = err, .layer = -1};
-    b->used = im__calloc(g->tensor_count, sizeof *b->used);
+    *b = (im__build){.p = p, .s = s, .params = params, .err = err, .layer = -1};
+    b->used = im__calloc(s->tensor_count, sizeof *b->used);
     if (b->used == NULL) fail(b, IM_ERR_MEMORY, "out of memory");
     snprintf(p->arch, sizeof p->arch, "%s", params->arch);
     p->context = params->context;
@@ -36,7 +36,7 @@ im_status im__build_begin(im__build *b, im__program *p, const im__gguf *g, const
         if (params->ff[i] > ff) ff = params->ff[i];
         if (params->kv_heads[i] > kv) kv = params->kv_heads[i];
         if (params->ff[i] != params->ff[0] || params->kv_heads[i] != params->kv_heads[0])
-            fail(b, IM_ERR_UNSUPPORTED, "%s: layers of different widths", g->path[0]);
+            fail(b, IM_ERR_UNSUPPORTED, "%s: layers of different widths", s->path);
     }
     b->x = kept(b, im__program_value(p, "x", params->embd));
     b->h = kept(b, im__program_value(p, "h", params->embd));
@@ -60,10 +60,11 @@ static im__kv_type cache_type(const im__program *p)
 
 im_status im__build_end(im__build *b)
 {
-    for (size_t i = 0; i < b->g->tensor_count && b->status == IM_OK; i++)
+    char room[128];
+    for (size_t i = 0; i < b->s->tensor_count && b->status == IM_OK; i++)
         if (!b->used[i])
-            fail(b, IM_ERR_UNSUPPORTED, "%s: tensor %.*s has no place in architecture %s", b->g->path[b->g->tensor[i].shard],
-                 (int)b->g->tensor[i].name.len, b->g->tensor[i].name.ptr, b->params->arch);
+            fail(b, IM_ERR_UNSUPPORTED, "%s: tensor %s has no place in architecture %s", b->s->tensor[i].path,
+                 b->s->kind->label(b->s, b->s->tensor[i].name, room), b->params->arch);
     im__free(b->used);
     b->used = NULL;
     for (size_t i = 0; b->status == IM_OK && i < b->p->kv_count; i++) b->p->kv[i].type = cache_type(b->p);
@@ -83,39 +84,46 @@ bool im__b_has(const im__build *b, const char *stem, const char *kind)
 {
     char name[IM__NAME_MAX];
     tensor_name(b, stem, kind, name);
-    return im__gguf_find_tensor(b->g, name) != NULL;
+    return im__source_find(b->s, name) != NULL;
+}
+
+static void missing(im__build *b, const char *name)
+{
+    char room[128];
+    fail(b, IM_ERR_FORMAT, "%s: tensor %s is missing", b->s->path, b->s->kind->label(b->s, name, room));
 }
 
 void im__b_require(im__build *b, const char *stem, const char *kind)
 {
     char name[IM__NAME_MAX];
     tensor_name(b, stem, kind, name);
-    if (!im__b_has(b, stem, kind)) fail(b, IM_ERR_FORMAT, "%s: tensor %s is missing", b->g->path[0], name);
+    if (!im__b_has(b, stem, kind)) missing(b, name);
 }
 
 /* The tensor, present, of the shape [n_out][n_in] (n_out 1: a vector) and of a type that runs; else NULL and the builder has failed. */
-static const im__gguf_tensor *tensor(im__build *b, const char *name, uint64_t n_in, uint64_t n_out)
+static const im__tensor *tensor(im__build *b, const char *name, uint64_t n_in, uint64_t n_out)
 {
-    const im__gguf_tensor *t = im__gguf_find_tensor(b->g, name);
+    const im__tensor *t = im__source_find(b->s, name);
     if (b->status != IM_OK) return NULL;
     if (t == NULL) {
-        fail(b, IM_ERR_FORMAT, "%s: tensor %s is missing", b->g->path[0], name);
+        missing(b, name);
         return NULL;
     }
-    const char *path = b->g->path[t->shard];
+    char room[128];
+    const char *path = t->path, *label = b->s->kind->label(b->s, name, room);
     const im__dtype_info *type = im__dtype_get(t->dtype);
-    b->used[t - b->g->tensor] = true;
+    b->used[t - b->s->tensor] = true;
     if (t->dim[0] != n_in || t->dim[1] != n_out || t->dim[2] != 1 || t->dim[3] != 1)
-        fail(b, IM_ERR_FORMAT, "%s: tensor %s is %llu x %llu, but %llu x %llu is needed", path, name, (unsigned long long)t->dim[0],
-             (unsigned long long)t->dim[1], (unsigned long long)n_in, (unsigned long long)n_out);
+        fail(b, IM_ERR_FORMAT, "%s: tensor %s is %llu x %llu, but %llu x %llu is needed", path, label,
+             (unsigned long long)t->dim[0], (unsigned long long)t->dim[1], (unsigned long long)n_in, (unsigned long long)n_out);
     else if (!type->runs)
-        fail(b, IM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which this build does not compute with", path, name, type->name);
+        fail(b, IM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which this build does not compute with", path, label, type->name);
     return b->status == IM_OK ? t : NULL;
 }
 
 static int matrix(im__build *b, const char *name, uint64_t n_in, uint64_t n_out)
 {
-    const im__gguf_tensor *t = tensor(b, name, n_in, n_out);
+    const im__tensor *t = tensor(b, name, n_in, n_out);
     if (t == NULL) return IM__NONE;
     for (size_t i = 0; i < b->p->matrix_count; i++) /* the embedding may serve twice */
         if (strcmp(b->p->matrix[i].name, name) == 0) return (int)i;
@@ -123,21 +131,35 @@ static int matrix(im__build *b, const char *name, uint64_t n_in, uint64_t n_out)
                     .n_in = (size_t)n_in,
                     .n_out = (size_t)n_out,
                     .data = t->data,
-                    .row_bytes = im__dtype_row_bytes(t->dtype, (size_t)n_in)};
+                    .row_bytes = (size_t)(t->bytes / n_out),
+                    .split = t->split,
+                    .halves = t->halves};
     return kept(b, im__program_matrix(b->p, name, &w));
+}
+
+/* Element 2i + j of a head of `halves` is stored as its element i + j halves / 2. */
+static void widen_vector(const im__tensor *t, float *data, uint32_t n)
+{
+    const size_t size = t->bytes / n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = t->halves == 0 ? 0 : i % t->halves, from = i - at + at / 2 + at % 2 * (t->halves / 2); /* at 0: i */
+        im__dequantise_row(t->dtype, t->data + from * size, &data[i], 1);
+        if (t->plus != 0) data[i] = data[i] + t->plus;
+    }
 }
 
 static int vector(im__build *b, const char *name, uint32_t n)
 {
-    const im__gguf_tensor *t = tensor(b, name, n, 1);
+    char room[128];
+    const im__tensor *t = tensor(b, name, n, 1);
     if (t == NULL) return IM__NONE;
     if (!im__dtype_is_float(t->dtype)) {
-        fail(b, IM_ERR_FORMAT, "%s: tensor %s has type %s; a vector must be F32, F16 or BF16", b->g->path[t->shard], name,
-             im__dtype_get(t->dtype)->name);
+        fail(b, IM_ERR_FORMAT, "%s: tensor %s has type %s; a vector must be F32, F16 or BF16", t->path,
+             b->s->kind->label(b->s, name, room), im__dtype_get(t->dtype)->name);
         return IM__NONE;
     }
     float *data = im__calloc(n, sizeof *data);
-    if (data != NULL) im__dequantise_row(t->dtype, t->data, data, n);
+    if (data != NULL) widen_vector(t, data, n);
     return kept(b, data == NULL ? IM__NONE : im__program_vector(b->p, name, data, n));
 }
 
@@ -163,7 +185,7 @@ static im__op plain(im__op_kind kind, int dst, int src)
 static bool apply_divisors(im__build *b, double *frequency, uint32_t pairs)
 {
     const char *name = "rope_freqs.weight";
-    const im__gguf_tensor *t = tensor(b, name, pairs, 1);
+    const im__tensor *t = tensor(b, name, pairs, 1);
     if (t == NULL) return false;
     float *divisor = im__calloc(pairs, sizeof *divisor);
     if (divisor == NULL) {
@@ -173,7 +195,7 @@ static bool apply_divisors(im__build *b, double *frequency, uint32_t pairs)
     im__dequantise_row(t->dtype, t->data, divisor, pairs);
     for (uint32_t i = 0; i < pairs; i++) {
         if (!(divisor[i] > 0 && divisor[i] < 1e9f))
-            fail(b, IM_ERR_FORMAT, "%s: tensor %s holds %g", b->g->path[0], name, (double)divisor[i]);
+            fail(b, IM_ERR_FORMAT, "%s: tensor %s holds %g", b->s->path, name, (double)divisor[i]);
         frequency[i] /= (double)divisor[i];
     }
     im__free(divisor);
@@ -187,7 +209,7 @@ static bool frequencies_fit(im__build *b, const double *frequency, uint32_t pair
         if (!(frequency[i] <= 2))
             fail(b, IM_ERR_FORMAT,
                  "%s: the rotation of pair %u is %g a position; at most 2 is possible (rope scaling, rope_freqs.weight)",
-                 b->g->path[0], i, frequency[i]);
+                 b->s->path, i, frequency[i]);
     return b->status == IM_OK;
 }
 
@@ -198,7 +220,7 @@ int im__b_rope_table(im__build *b, double base, double factor, bool adjacent, bo
     double *frequency = im__calloc(pairs, sizeof *frequency);
     if (frequency == NULL) return kept(b, IM__NONE);
     for (uint32_t i = 0; i < pairs; i++) frequency[i] = im__rope_frequency(base, i, b->params->rot_dim) / factor;
-    bool good = !use_divisors || im__gguf_find_tensor(b->g, "rope_freqs.weight") == NULL || apply_divisors(b, frequency, pairs);
+    bool good = !use_divisors || im__source_find(b->s, "rope_freqs.weight") == NULL || apply_divisors(b, frequency, pairs);
     if (!good || !frequencies_fit(b, frequency, pairs)) {
         im__free(frequency);
         return IM__NONE;
@@ -208,9 +230,9 @@ int im__b_rope_table(im__build *b, double base, double factor, bool adjacent, bo
 
 void im__b_embed(im__build *b, float by)
 {
-    const im__gguf_tensor *t = im__gguf_find_tensor(b->g, "token_embd.weight");
+    const im__tensor *t = im__source_find(b->s, "token_embd.weight");
     uint64_t vocab = t == NULL ? 0 : t->dim[1];
-    if (vocab > INT32_MAX) fail(b, IM_ERR_FORMAT, "%s: an embedding of %llu rows", b->g->path[0], (unsigned long long)vocab);
+    if (vocab > INT32_MAX) fail(b, IM_ERR_FORMAT, "%s: an embedding of %llu rows", b->s->path, (unsigned long long)vocab);
     im__op o = plain(IM__OP_EMBED, b->x, IM__NONE);
     o.weight = matrix(b, "token_embd.weight", b->params->embd, vocab);
     o.by = by;

@@ -10,7 +10,7 @@
 
 typedef struct im__build {
     im__program *p;
-    const im__gguf *g;
+    const im__source *s;
     const im__params *params;
     bool *used; /* [tensor_count] */
     im_status status;
@@ -22,7 +22,7 @@ typedef struct im__build {
 
 /* Makes the usual values and returns a ready builder. Finish with im__build_end, which gives the status, checks the program and that no tensor is
  * left over. */
-im_status im__build_begin(im__build *b, im__program *p, const im__gguf *g, const im__params *params, im_error *err);
+im_status im__build_begin(im__build *b, im__program *p, const im__source *s, const im__params *params, im_error *err);
 im_status im__build_end(im__build *b);
 
 /* A tensor of the present layer ("attn_q", "weight") or of the whole model (layer below 0). */

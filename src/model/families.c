@@ -21,26 +21,24 @@ void im__family_names(im__buf *out)
     for (size_t i = 0; i < FAMILIES; i++) im__buf_printf(out, "%s%s", i == 0 ? "" : ", ", family[i].arch);
 }
 
-static im_status refuse(const im__gguf *g, im__gguf_string arch, im_error *err)
+static im_status refuse(const im__source *s, im__bytes arch, im_error *err)
 {
     im__buf names = {0};
     im__family_names(&names);
-    im_status status = im__fail(err, IM_ERR_UNSUPPORTED, "%s: architecture \"%.*s\" is not supported; known are %s", g->path[0],
+    im_status status = im__fail(err, IM_ERR_UNSUPPORTED, "%s: architecture \"%.*s\" is not supported; known are %s", s->path,
                                 (int)(arch.len > 40 ? 40 : arch.len), arch.ptr, names.data == NULL ? "" : names.data);
     im__buf_free(&names);
     return status;
 }
 
-im_status im__program_read(const im__gguf *g, im__program *out, im_error *err)
+im_status im__program_read(const im__source *s, im__program *out, im_error *err)
 {
     im__params params;
-    im__gguf_string arch = {NULL, 0};
-    IM__TRY(im__gguf_get_string(g, "general.architecture", true, &arch, err));
-    const im__family *f = im__family_find(arch.ptr, arch.len);
-    if (f == NULL) return refuse(g, arch, err);
-    IM__TRY(im__params_read(g, &params, err));
+    const im__family *f = im__family_find(s->architecture.ptr, s->architecture.len);
+    if (s->architecture.ptr != NULL && f == NULL) return refuse(s, s->architecture, err);
+    IM__TRY(s->kind->params(s, &params, err)); /* says what is wrong with an architecture that is no name */
     *out = (im__program){0};
-    im_status status = f->build(out, g, &params, err);
+    im_status status = f->build(out, s, &params, err);
     im__params_clear(&params);
     if (status != IM_OK) im__program_clear(out);
     return status;

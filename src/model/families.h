@@ -7,10 +7,10 @@
 
 #include "model/build.h"
 
-im_status im__family_llama(im__program *p, const im__gguf *g, const im__params *params, im_error *err);
-im_status im__family_qwen2(im__program *p, const im__gguf *g, const im__params *params, im_error *err);
-im_status im__family_qwen3(im__program *p, const im__gguf *g, const im__params *params, im_error *err);
-im_status im__family_gemma2(im__program *p, const im__gguf *g, const im__params *params, im_error *err);
-im_status im__family_gemma3(im__program *p, const im__gguf *g, const im__params *params, im_error *err);
+im_status im__family_llama(im__program *p, const im__source *s, const im__params *params, im_error *err);
+im_status im__family_qwen2(im__program *p, const im__source *s, const im__params *params, im_error *err);
+im_status im__family_qwen3(im__program *p, const im__source *s, const im__params *params, im_error *err);
+im_status im__family_gemma2(im__program *p, const im__source *s, const im__params *params, im_error *err);
+im_status im__family_gemma3(im__program *p, const im__source *s, const im__params *params, im_error *err);
 
 #endif

@@ -48,11 +48,11 @@ static void layers(im__build *b, const kinds *k)
     im__b_head(b, k->final_cap);
 }
 
-im_status im__family_gemma2(im__program *p, const im__gguf *g, const im__params *m, im_error *err)
+im_status im__family_gemma2(im__program *p, const im__source *s, const im__params *m, im_error *err)
 {
     im__build b;
     double base = m->rope_base > 0 ? m->rope_base : 10000.0;
-    if (im__build_begin(&b, p, g, m, err) == IM_OK) {
+    if (im__build_begin(&b, p, s, m, err) == IM_OK) {
         kinds k = {.every = m->window_every > 0 ? m->window_every : 2, .final_cap = m->final_cap < 0 ? 30.0f : m->final_cap};
         k.global.scale = query_scale(m, 46);
         k.global.cap = m->attention_cap < 0 ? 50.0f : m->attention_cap;
@@ -64,12 +64,13 @@ im_status im__family_gemma2(im__program *p, const im__gguf *g, const im__params 
     return im__build_end(&b);
 }
 
-im_status im__family_gemma3(im__program *p, const im__gguf *g, const im__params *m, im_error *err)
+im_status im__family_gemma3(im__program *p, const im__source *s, const im__params *m, im_error *err)
 {
     im__build b;
     double base = m->rope_base > 0 ? m->rope_base : 1e6, base_local = m->rope_base_swa > 0 ? m->rope_base_swa : 1e4;
-    if (m->window == 0) return im__fail(err, IM_ERR_FORMAT, "%s: key gemma3.attention.sliding_window is missing or 0", g->path[0]);
-    if (im__build_begin(&b, p, g, m, err) == IM_OK) {
+    if (m->window == 0)
+        return im__fail(err, IM_ERR_FORMAT, "%s: gemma3 without a sliding window (key gemma3.attention.sliding_window)", s->path);
+    if (im__build_begin(&b, p, s, m, err) == IM_OK) {
         kinds k = {.every = m->window_every > 0 ? m->window_every : 6, .final_cap = m->final_cap, .norms = true};
         k.global.scale = query_scale(m, 62);
         k.global.cap = m->attention_cap < 0 ? 0 : m->attention_cap;

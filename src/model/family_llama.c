@@ -32,12 +32,13 @@ static void layer(im__build *b, const im__attention_params *a)
     im__b_add(b, b->x, b->h);
 }
 
-static im_status build(im__program *p, const im__gguf *g, const im__params *m, const kind *k, im_error *err)
+static im_status build(im__program *p, const im__source *s, const im__params *m, const kind *k, im_error *err)
 {
     im__build b;
     double base = m->rope_base > 0 ? m->rope_base : 10000.0;
-    if (im__build_begin(&b, p, g, m, err) == IM_OK) {
+    if (im__build_begin(&b, p, s, m, err) == IM_OK) {
         im__attention_params a = {.scale = m->attention_scale > 0 ? m->attention_scale : 1.0f / sqrtf((float)m->head_dim)};
+        if (m->window_everywhere) a.window = m->window;
         im__b_embed(&b, 1.0f);
         a.rope = im__b_rope_table(&b, base, m->rope_factor, k->adjacent, true);
         for (b.layer = 0; b.layer < (int)m->layers; b.layer++) {
@@ -49,17 +50,17 @@ static im_status build(im__program *p, const im__gguf *g, const im__params *m, c
     return im__build_end(&b);
 }
 
-im_status im__family_llama(im__program *p, const im__gguf *g, const im__params *m, im_error *err)
+im_status im__family_llama(im__program *p, const im__source *s, const im__params *m, im_error *err)
 {
-    return build(p, g, m, &(kind){.adjacent = true}, err);
+    return build(p, s, m, &(kind){.adjacent = true}, err);
 }
 
-im_status im__family_qwen2(im__program *p, const im__gguf *g, const im__params *m, im_error *err)
+im_status im__family_qwen2(im__program *p, const im__source *s, const im__params *m, im_error *err)
 {
-    return build(p, g, m, &(kind){.biases = true}, err);
+    return build(p, s, m, &(kind){.biases = true}, err);
 }
 
-im_status im__family_qwen3(im__program *p, const im__gguf *g, const im__params *m, im_error *err)
+im_status im__family_qwen3(im__program *p, const im__source *s, const im__params *m, im_error *err)
 {
-    return build(p, g, m, &(kind){.norms = true}, err);
+    return build(p, s, m, &(kind){.norms = true}, err);
 }

@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/model.h"
+#include "model/source.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Bounds far above every published model: they keep sizes free of overflow and a lying file cheap. */
-#define MAX_LAYERS 1024
-#define MAX_WIDTH (1u << 20)
-#define MAX_HEADS 1024
-#define MAX_HEAD_DIM 512
-
 typedef struct reader {
     const im__gguf *g;
     const char *arch;
-    char key[IM__NAME_MAX + 64];
+    char key[128];
 } reader;
 
 static const char *key_of(reader *r, const char *name)
@@ -105,7 +99,7 @@ static im_status read_rope(reader *r, im__params *p, im_error *err)
 static im_status read_heads(reader *r, im__params *p, im_error *err)
 {
     uint32_t value_length, *heads = NULL;
-    IM__TRY(get_per_layer(r, "attention.head_count", true, 0, MAX_HEADS, p->layers, &heads, err));
+    IM__TRY(get_per_layer(r, "attention.head_count", true, 0, IM__MAX_HEADS, p->layers, &heads, err));
     p->heads = heads[0];
     bool equal = true;
     for (uint32_t i = 0; i < p->layers; i++) equal = equal && heads[i] == heads[0];
@@ -119,14 +113,14 @@ static im_status read_heads(reader *r, im__params *p, im_error *err)
     if (p->embd % p->heads != 0 && im__gguf_find(r->g, key_of(r, "attention.key_length")) == NULL)
         return im__fail(err, IM_ERR_FORMAT, "%s: key %s is %u, which %u heads cannot share", r->g->path[0],
                         key_of(r, "embedding_length"), p->embd, p->heads);
-    IM__TRY(get_u32(r, "attention.key_length", false, 1, MAX_HEAD_DIM, &p->head_dim, err));
+    IM__TRY(get_u32(r, "attention.key_length", false, 1, IM__MAX_HEAD_DIM, &p->head_dim, err));
     value_length = p->head_dim;
-    IM__TRY(get_u32(r, "attention.value_length", false, 1, MAX_HEAD_DIM, &value_length, err));
+    IM__TRY(get_u32(r, "attention.value_length", false, 1, IM__MAX_HEAD_DIM, &value_length, err));
     if (value_length != p->head_dim)
         return im__fail(err, IM_ERR_UNSUPPORTED, "%s: keys of %u and values of %u", r->g->path[0], p->head_dim, value_length);
-    if (p->head_dim < 2 || p->head_dim % 2 != 0 || p->head_dim > MAX_HEAD_DIM)
+    if (p->head_dim < 2 || p->head_dim % 2 != 0 || p->head_dim > IM__MAX_HEAD_DIM)
         return im__fail(err, IM_ERR_FORMAT, "%s: a head of %u elements; it must be even and at most %u", r->g->path[0], p->head_dim,
-                        MAX_HEAD_DIM);
+                        IM__MAX_HEAD_DIM);
     return IM_OK;
 }
 
@@ -138,7 +132,7 @@ static im_status read_window(reader *r, im__params *p, im_error *err)
     if (pattern != NULL && pattern->type == IM__GGUF_ARRAY)
         return im__fail(err, IM_ERR_UNSUPPORTED, "%s: a list in attention.sliding_window_pattern; only a number is known",
                         r->g->path[0]);
-    return get_u32(r, "attention.sliding_window_pattern", false, 1, MAX_LAYERS, &p->window_every, err);
+    return get_u32(r, "attention.sliding_window_pattern", false, 1, IM__MAX_LAYERS, &p->window_every, err);
 }
 
 static im_status refuse_experts(reader *r, im_error *err)
@@ -153,12 +147,12 @@ static im_status refuse_experts(reader *r, im_error *err)
 static im_status read_all(reader *r, im__params *p, im_error *err)
 {
     IM__TRY(refuse_experts(r, err));
-    IM__TRY(get_u32(r, "block_count", true, 1, MAX_LAYERS, &p->layers, err));
-    IM__TRY(get_u32(r, "embedding_length", true, 1, MAX_WIDTH, &p->embd, err));
+    IM__TRY(get_u32(r, "block_count", true, 1, IM__MAX_LAYERS, &p->layers, err));
+    IM__TRY(get_u32(r, "embedding_length", true, 1, IM__MAX_WIDTH, &p->embd, err));
     IM__TRY(get_u32(r, "context_length", false, 1, UINT32_MAX, &p->context, err));
     if (p->context == 0) p->context = 2048;
-    if (p->context > (1u << 24)) p->context = 1u << 24; /* positions fit into binary32 exactly, and sums cannot wrap */
-    IM__TRY(get_per_layer(r, "feed_forward_length", true, 0, MAX_WIDTH, p->layers, &p->ff, err));
+    if (p->context > IM__MAX_CONTEXT) p->context = IM__MAX_CONTEXT; /* positions fit into binary32 exactly, and sums cannot wrap */
+    IM__TRY(get_per_layer(r, "feed_forward_length", true, 0, IM__MAX_WIDTH, p->layers, &p->ff, err));
     IM__TRY(read_heads(r, p, err));
     IM__TRY(read_rope(r, p, err));
     IM__TRY(read_window(r, p, err));
@@ -185,11 +179,4 @@ im_status im__params_read(const im__gguf *g, im__params *out, im_error *err)
     else
         im__params_clear(&p);
     return status;
-}
-
-void im__params_clear(im__params *p)
-{
-    im__free(p->ff);
-    im__free(p->kv_heads);
-    p->ff = p->kv_heads = NULL;
 }

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Golden data of an independent implementation: the real models' (tests/data/golden) and the zoo of small random models (tests/data/zoo,
-unpacked once into the build folder)."""
+"""Golden data of an independent implementation: the real models' (tests/data/golden) and the zoos of small random models (tests/data/zoo,
+tests/data/mlx, each unpacked once into the build folder)."""
 import fcntl
 import json
 import lzma
 import os
+import re
 import sys
 import tarfile
 
@@ -19,15 +20,15 @@ def load(name):
         return json.load(f)
 
 
-def sources():
-    folder = os.path.join(DATA, 'zoo')
+def sources(zoo):
+    folder = os.path.join(DATA, zoo)
     return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith('.tar.xz')]
 
 
-def unpack():
-    """The folder that holds every NAME.gguf and NAME.json of the zoo."""
-    folder = os.path.join(os.environ['IM_BUILD'], 'zoo')
-    stamp, archives = os.path.join(folder, '.stamp'), sources()
+def unpack(zoo='zoo'):
+    """The folder that holds every NAME.gguf and NAME.json of the zoo; of 'mlx' every NAME/ with the files of a model and its golden.json."""
+    folder = os.path.join(os.environ['IM_BUILD'], zoo)
+    stamp, archives = os.path.join(folder, '.stamp'), sources(zoo)
     state = '\n'.join(f'{os.path.basename(a)} {os.path.getsize(a)} {os.stat(a).st_mtime_ns}' for a in archives)
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, '.lock'), 'w') as lock:
@@ -37,7 +38,9 @@ def unpack():
         for archive in archives:
             with tarfile.open(archive) as t:
                 for member in t:
-                    if not member.isfile() or os.path.basename(member.name) != member.name:
+                    if member.isdir() and zoo == 'mlx':
+                        continue
+                    if not member.isfile() or not re.fullmatch(r'([\w-][\w.-]*/)?' * (zoo == 'mlx') + r'[\w-][\w.-]*', member.name):
                         raise SystemExit(f'FAILED {archive}: {member.name} is no plain file')
                     t.extract(member, folder, set_attrs=False)
         with open(stamp, 'w') as f:

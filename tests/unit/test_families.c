@@ -111,7 +111,7 @@ static void put_model(gguf_make *m, const shape *s)
 /* The program of a model with the file behind it. */
 typedef struct made {
     gguf_make m;
-    im__gguf *g;
+    im__source *s;
     im__program p;
 } made;
 
@@ -119,14 +119,14 @@ static im_status try_open(made *t, const shape *s, im_error *err)
 {
     *t = (made){0};
     put_model(&t->m, s);
-    t->g = make_open(&t->m);
-    return im__program_read(t->g, &t->p, err);
+    assert_int_equal(im__source_of_gguf(&t->s, make_open(&t->m), err), IM_OK);
+    return im__program_read(t->s, &t->p, err);
 }
 
 static void close_made(made *t)
 {
     im__program_clear(&t->p);
-    im__gguf_close(t->g);
+    im__source_close(t->s);
     make_clear(&t->m);
 }
 
@@ -224,7 +224,7 @@ static void llama_3_divides_frequencies(void **state)
     (void)state;
     made plain = open_made((shape){.arch = "llama", .layers = 1}),
          divided = open_made((shape){.arch = "llama", .layers = 1, .rope_freqs = true});
-    const im__gguf_tensor *t = im__gguf_find_tensor(divided.g, "rope_freqs.weight");
+    const im__tensor *t = im__source_find(divided.s, "rope_freqs.weight");
     for (size_t i = 0; i < HEAD / 2; i++) {
         float by;
         memcpy(&by, t->data + 4 * i, 4);
@@ -411,10 +411,10 @@ static void missing_tensors(void **state)
     (void)state;
     for (size_t i = 0; i < EVERY; i++) {
         made whole = open_made(every[i]);
-        for (size_t k = 0; k < whole.g->tensor_count; k++) {
+        for (size_t k = 0; k < whole.s->tensor_count; k++) {
             char name[80];
             shape s = every[i];
-            snprintf(name, sizeof name, "%.*s", (int)whole.g->tensor[k].name.len, whole.g->tensor[k].name.ptr);
+            snprintf(name, sizeof name, "%s", whole.s->tensor[k].name);
             s.without = name;
             if (strcmp(name, "output.weight") != 0 && strcmp(name, "rope_freqs.weight") != 0) {
                 refused(&s, name);
@@ -483,7 +483,7 @@ static void memory_may_run_out(void **state)
         for (long n = 1; status != IM_OK; n++) {
             im__program p = {0};
             im__alloc_fail_after(n);
-            status = im__program_read(whole.g, &p, NULL);
+            status = im__program_read(whole.s, &p, NULL);
             im__alloc_fail_after(0);
             assert_true((status == IM_OK || status == IM_ERR_MEMORY) && n < 500);
             im__program_clear(&p);

@@ -177,13 +177,13 @@ static void random_programs(void **state)
 static void a_model_file(void **state)
 {
     (void)state;
-    im__gguf *g = NULL;
+    im__source *s = NULL;
     im__program p;
-    assert_int_equal(im__gguf_open(&g, IM_TEST_DATA "/zoo/arch-tiny.gguf", NULL), IM_OK);
-    assert_int_equal(im__program_read(g, &p, NULL), IM_OK);
+    assert_int_equal(im__source_open(&s, IM_TEST_DATA "/zoo/arch-tiny.gguf", NULL), IM_OK);
+    assert_int_equal(im__program_read(s, &p, NULL), IM_OK);
     play_all(&p, 100, 1);
     im__program_clear(&p);
-    im__gguf_close(g);
+    im__source_close(s);
 }
 
 /* The numbers must be such that a difference would show. */
@@ -249,12 +249,12 @@ static void phases_keep_the_order(void **state)
 static void a_layer_has_few_phases(void **state)
 {
     (void)state;
-    im__gguf *g = NULL;
+    im__source *s = NULL;
     im__program p;
     im__lowered l;
     size_t matmuls = 0, quantised = 0, wide = 0;
-    assert_int_equal(im__gguf_open(&g, IM_TEST_DATA "/zoo/arch-tiny.gguf", NULL), IM_OK);
-    assert_int_equal(im__program_read(g, &p, NULL), IM_OK);
+    assert_int_equal(im__source_open(&s, IM_TEST_DATA "/zoo/arch-tiny.gguf", NULL), IM_OK);
+    assert_int_equal(im__program_read(s, &p, NULL), IM_OK);
     assert_int_equal(im__lower(&p, &l, NULL), IM_OK);
     for (size_t i = 0; i < l.phase_count; i++) matmuls += l.phase[i].kind == IM__PHASE_MATMUL;
     for (size_t i = 0; i < l.action_count; i++) {
@@ -266,7 +266,7 @@ static void a_layer_has_few_phases(void **state)
     assert_int_equal(wide, 2 + 1); /* what k and v read, and the head */
     im__lowered_clear(&l);
     im__program_clear(&p);
-    im__gguf_close(g);
+    im__source_close(s);
 }
 
 int main(void)
