@@ -42,12 +42,12 @@ def main():
         libdir = os.path.join(prefix, os.path.dirname(os.path.dirname(pc)))
         env = dict(os.environ, LD_LIBRARY_PATH=libdir, PKG_CONFIG_PATH=os.path.join(libdir, 'pkgconfig'))
 
-        flags = run('pkg-config', f'--define-variable=prefix={prefix}', '--cflags', '--libs', 'ironmule', env=env).split()
+        flags = run('pkg-config', '--cflags', '--libs', 'ironmule', env=env).split()
         consumer = os.path.join(HERE, 'consumer.c')
         run('cc', consumer, '-o', os.path.join(work, 'by_pc'), *flags)
         versions = {run(os.path.join(work, 'by_pc'), env=env)}
 
-        flags = run('pkg-config', f'--define-variable=prefix={prefix}', '--static', '--cflags', '--libs', 'ironmule', env=env).split()
+        flags = run('pkg-config', '--static', '--cflags', '--libs', 'ironmule', env=env).split()
         flags = [os.path.join(libdir, 'libironmule.a') if f == '-lironmule' else f for f in flags]
         run('cc', consumer, '-o', os.path.join(work, 'by_pc_static'), *flags)
         versions.add(run(os.path.join(work, 'by_pc_static')))
