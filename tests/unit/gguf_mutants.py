@@ -16,7 +16,7 @@ import struct
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
 CODE = {U8: 'B', I8: 'b', U16: 'H', I16: 'h', U32: 'I', I32: 'i', F32: 'f', BOOL: 'B', U64: 'Q', I64: 'q', F64: 'd'}
 # Elements and bytes of a block.
-BLOCK = {0: (1, 4), 1: (1, 2), 8: (32, 34), 30: (1, 2)}
+BLOCK = {0: (1, 4), 1: (1, 2), 3: (32, 20), 7: (32, 24), 8: (32, 34), 30: (1, 2), 39: (32, 17)}
 MASK64 = 2**64 - 1
 
 
