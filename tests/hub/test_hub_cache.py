@@ -10,6 +10,8 @@ import sys
 from hub_client import Home, TINY, check, command, skip, verdict
 
 sys.path.insert(0, os.path.join(os.environ.get('IM_SOURCE', ''), 'tests', 'unit'))
+sys.path.insert(0, os.path.join(os.environ.get('IM_SOURCE', ''), 'tests', 'golden'))
+import reference  # noqa: E402
 from gguf_mutants import File  # noqa: E402
 
 A, B = 'a' * 40, 'b' * 40
@@ -141,6 +143,25 @@ def lists():
         check(before < home.good('models', 'show', 'reg', '--context', '512')['needs_bytes'], 'memory does not grow with the context')
 
 
+def folders():
+    """A model of MLX in the cache runs and says so; it answers by its name."""
+    place = os.path.join(reference.unpack('mlx'), 'mlx-llama-4bit-g64-2shards')
+    files = {n: open(os.path.join(place, n), 'rb').read() for n in os.listdir(place) if n != 'golden.json'}
+    with Home() as home:
+        repo = home.repo('acme/mlx')
+        store(repo, A, files)
+        ref(repo, 'main', A)
+        listed = home.good('models', 'list', '--context', '128')
+        check([m['name'] for m in listed] == ['acme/mlx'], f'listed {listed}')
+        for m in (listed[0], home.good('models', 'show', 'acme/mlx', '--context', '128')):
+            check(m['runs'] and m['format'] == 'safetensors' and m['family'] == 'llama' and m['quantisation'] == 'AFFINE4' and m['why_not'] is None
+                  and m['bytes'] == sum(len(b) for n, b in files.items() if n.endswith('.safetensors')), f'{m}')
+        by_name = home.run('generate', 'acme/mlx', '--raw', '--json', '-n', '4', 'hello')
+        by_path = home.run('generate', place, '--raw', '--json', '-n', '4', 'hello')
+        hashes = [json.loads(done.stdout)['logits_hash'] for done in (by_name, by_path)]
+        check(by_name.returncode == 0 and hashes[0] == hashes[1], f'{by_name}, {by_path}')
+
+
 def registering():
     with Home() as home:
         path = os.path.join(home.path, 'x.gguf')
@@ -233,6 +254,7 @@ every_command_takes_names()
 split_models()
 roots()
 lists()
+folders()
 registering()
 many_writers()
 deleting_from_the_cache()
