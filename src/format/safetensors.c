@@ -40,12 +40,20 @@ static im_status bad(const reader *r, const im__st_tensor *t, const char *what)
 
 /* ---- one tensor ---- */
 
+/* Names end up in messages, which are lines. */
+static bool has_control(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)s[i] < 0x20) return true;
+    return false;
+}
+
 static im_status read_type(const reader *r, im__json entry, im__st_tensor *t)
 {
     im__json v;
     char name[32] = "";
     if (im__json_member(entry, "dtype", &v) != 1 || im__json_kind_of(v) != IM__JSON_STRING) return bad(r, t, "has no type (dtype)");
-    bool short_name = im__json_copy(v, name, sizeof name);
+    bool short_name = im__json_copy(v, name, sizeof name) && !has_control(name, strlen(name));
     for (int i = 0; short_name && i < IM__ST_TYPES; i++) {
         if (strcmp(types[i].name, name) != 0) continue;
         t->type = (im__st_type)i;
@@ -108,8 +116,8 @@ static im_status keep_name(reader *r, im__json key, im__st_tensor *t)
     im__json_text(key, &r->names);
     if (r->names.failed) return im__fail(r->err, IM_ERR_MEMORY, "out of memory");
     size_t n = r->names.len - at;
-    if (n == 0 || n > IM__ST_MAX_NAME || memchr(r->names.data + at, 0, n) != NULL)
-        return im__fail(r->err, IM_ERR_FORMAT, "%s: a tensor's name is empty, longer than %d bytes or holds a zero byte",
+    if (n == 0 || n > IM__ST_MAX_NAME || has_control(r->names.data + at, n))
+        return im__fail(r->err, IM_ERR_FORMAT, "%s: a tensor's name is empty, longer than %d bytes or holds a control character",
                         r->s->path, IM__ST_MAX_NAME);
     im__buf_append(&r->names, "", 1);
     t->bytes = at;

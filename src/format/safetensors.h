@@ -2,7 +2,7 @@
  *
  * safetensors: 8 bytes with the length of a header, the header (JSON), the tensors' bytes. Bytes in, validated directory out: after im__safetensors_open
  * has returned IM_OK every tensor lies inside its file and has as many bytes as its type and shape need; tensors neither overlap nor leave a hole, names are
- * unique, not empty and without a zero byte. Data point into the mapping and live as long as the im__safetensors.
+ * unique, not empty and without control characters. Data point into the mapping and live as long as the im__safetensors.
  *
  * Source of the format: the README of the safetensors project; what its reference reader refuses is refused here. Limits that it leaves open are ours.
  * A closed or failed open leaves nothing behind. Never changed after open: any number of threads may read it.

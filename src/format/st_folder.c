@@ -133,8 +133,10 @@ static im_status collect_names(shard_index *x, im_error *err)
 
 static im_status plain_name(const shard_index *x, im__json v, char name[256], im_error *err)
 {
-    if (im__json_copy(v, name, 256) && name[0] != 0 && name[0] != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL)
-        return IM_OK;
+    bool plain =
+        im__json_copy(v, name, 256) && name[0] != 0 && name[0] != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL;
+    for (const char *p = name; plain && *p != 0; p++) plain = (unsigned char)*p >= 0x20;
+    if (plain) return IM_OK;
     return im__fail(err, IM_ERR_FORMAT, "%s: weight_map names %.*s, which is no file of this folder", x->path,
                     (int)(v.len > 80 ? 80 : v.len), v.ptr);
 }

@@ -3,6 +3,7 @@
 #include "num/real.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* An object of the file. */
@@ -76,10 +77,20 @@ static im_status get_object(const config *c, const char *key, config *out)
     return bad_kind(c, key, out->object, "an object");
 }
 
+/* A value as messages show it; lists and objects, which may have lines, by their kind. */
+static const char *shown(im__json v, char out[64])
+{
+    im__json_kind kind = im__json_kind_of(v);
+    if (kind == IM__JSON_ARRAY || kind == IM__JSON_OBJECT) return im__json_kind_name(v);
+    snprintf(out, 64, "%.*s", (int)(v.len > 60 ? 60 : v.len), v.ptr);
+    return out;
+}
+
 static im_status unsupported(const config *c, const char *key, im__json v, const char *known)
 {
-    return im__fail(c->err, IM_ERR_UNSUPPORTED, "%s: key %s is %.*s, which is not supported; known are %s", c->path, key,
-                    (int)(v.len > 60 ? 60 : v.len), v.ptr, known);
+    char room[64];
+    return im__fail(c->err, IM_ERR_UNSUPPORTED, "%s: key %s is %s, which is not supported; known are %s", c->path, key,
+                    shown(v, room), known);
 }
 
 /* ---- architecture ---- */
@@ -415,8 +426,9 @@ static im_status read_codes(const config *c, const char *where, im__hf_codes *ou
     if (mode.ptr == NULL) return IM_OK;
     out->mxfp4 = im__json_is(mode, "mxfp4");
     if (out->mxfp4 || im__json_is(mode, "affine")) return IM_OK;
-    return im__fail(c->err, IM_ERR_UNSUPPORTED, "%s: %s has mode %.*s; known are affine and mxfp4", c->path, where,
-                    (int)(mode.len > 40 ? 40 : mode.len), mode.ptr);
+    char room[64];
+    return im__fail(c->err, IM_ERR_UNSUPPORTED, "%s: %s has mode %s; known are affine and mxfp4", c->path, where,
+                    shown(mode, room));
 }
 
 static im_status check_codes(const config *c, const char *stem, const im__hf_codes *q)

@@ -117,6 +117,7 @@ def quantisations(f):
     for key, wrong in (('bits', 7), ('bits', 0), ('bits', 64), ('bits', 8), ('bits', 2), ('group_size', 48), ('group_size', 0), ('group_size', 32),
                        ('group_size', 2**40), ('mode', 'mxfp8'), ('mode', 'mxfp4'), ('mode', 4)):
         yield f'quantisation-{key}-{wrong}', 'refuse', f.changed(quantization={**q, key: wrong})
+    yield 'quantisation-mode-lines', 'refuse', f.with_config(json.dumps({**f.config, 'quantization': {**q, 'mode': ['affine']}}, indent=1).encode())
     for name, wrong in (('false', False), ('bits-8', {'bits': 8, 'group_size': 64}), ('bits-0', {'bits': 0}), ('mode', {'mode': 'x'})):
         yield f'quantisation-own-{name}', 'refuse', f.changed(quantization={**q, UP: wrong})
     yield 'quantisation-own-same', 'load', f.changed(quantization={**q, UP: dict(q)})
@@ -126,6 +127,7 @@ def quantisations(f):
 def rotations(f):
     llama3 = {'rope_type': 'llama3', 'factor': 8.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0, 'original_max_position_embeddings': 512}
     yield 'rotation-default', 'load', f.changed(rope_scaling={'rope_type': 'default'})
+    yield 'rotation-lines', 'refuse', f.with_config(json.dumps({**f.config, 'rope_scaling': {'rope_type': ['linear']}}, indent=1).encode())
     for wrong in ({'rope_type': 'yarn', 'factor': 2.0}, {'rope_type': 'linear'}, {'type': 'linear', 'factor': 0}, {'rope_type': 3}, [1],
                   {**llama3, 'factor': 0}, {**llama3, 'low_freq_factor': 4.0}, {k: v for k, v in llama3.items() if k != 'high_freq_factor'}):
         yield f'rotation-{json.dumps(wrong)}'.replace('"', '')[:100], 'refuse', f.changed(rope_scaling=wrong)
@@ -142,7 +144,7 @@ def indexes(f):
     yield 'index-no-map', 'refuse', f.with_index({})
     yield 'index-map-empty', 'refuse', f.with_index({'weight_map': {}})
     for name, wrong in (('up', '../' + FIRST), ('root', '/etc/passwd'), ('number', 1), ('other', SECOND), ('absent', 'x.safetensors'), ('zero', FIRST + '\0'),
-                        ('self', INDEX), ('config', 'config.json')):
+                        ('control', 'a\tb.safetensors'), ('self', INDEX), ('config', 'config.json')):
         yield f'index-points-{name}', 'refuse', f.mapped(point(wrong))
     yield 'index-promises-more', 'refuse', f.mapped(lambda m: m.update({'model.layers.2.mlp.up_proj.weight': FIRST}))
     yield 'index-says-less', 'load', f.mapped(drop(UP + '.weight'))
@@ -173,6 +175,7 @@ def weights(f):
             ('norm-short', put('model.norm.weight', shape=[norm[2][0] - 1], data=norm[3][2:])),
             ('norm-cut', put('model.norm.weight', shape=[2, norm[2][0] // 2])), ('norm-i16', put('model.norm.weight', kind='I16')), ('unknown-tensor', put('model.layers.0.mlp.extra.weight', 'F32', [1], bytes(4))),
             ('layer-too-many', put('model.layers.9.mlp.up_proj.weight', 'F32', [1], bytes(4))), ('f8', put('model.layers.0.f8.weight', 'F8_E4M3', [1], b'\0')),
+            ('name-of-two-lines', put('model.layers.0.a\nb.weight', 'F32', [1], bytes(4))), ('type-of-two-lines', put(UP + '.scales', kind='BF\n16')),
             ('long-name', put('model.' + 'x' * 250, 'F32', [1], bytes(4))), ('bias-of-q', put('model.layers.0.self_attn.q_proj.bias', 'F32', [3], bytes(12)))):
         yield name, 'refuse', f.single(change)
     yield 'norm-of-one-row', 'load', f.single(put('model.norm.weight', shape=[1, norm[2][0]]))
