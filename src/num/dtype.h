@@ -7,7 +7,7 @@
  * stream. MLX keeps codes, scales and biases of a matrix in three arrays; a block is what belongs together (im__split puts it together):
  *
  *     AFFINEb      64 elements: bfloat16 scale, bfloat16 bias, 8 b bytes of codes
- *     AFFINEb_F    32 elements: binary32 scale, binary32 bias, 4 b bytes of codes; for every other kind of scale and for groups of 32
+ *     AFFINEb_F    32 elements: binary32 scale, binary32 bias, 4 b bytes of codes; for other kinds of scale and for groups of 32
  */
 #ifndef IRONMULE_NUM_DTYPE_H
 #define IRONMULE_NUM_DTYPE_H

@@ -19,7 +19,8 @@ typedef struct im__split {
 /* Elements that are joined at once at most, and the bytes that their blocks take. */
 enum { IM__JOINED = 256, IM__JOINED_BYTES = 320 };
 
-/* The affine type for codes of these bits and scales of this type; IM__DTYPE_END: there is none. */
+/* The type for affine codes of these bits and scales of this type; IM__DTYPE_END: there is none. Codes of 4 and 5 bits with binary16 scales are Q4_1 and Q5_1,
+ * whose values they have. */
 uint32_t im__split_dtype(uint32_t bits, uint32_t group, uint32_t scale_dtype);
 
 /* Bytes of a row of n codes. */

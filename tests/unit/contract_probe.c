@@ -316,14 +316,16 @@ int main(int argc, char **argv)
     affine(2, 64, IM__BF16, 320);
     affine(3, 128, IM__BF16, 384);
     affine(4, 64, IM__BF16, 320);
-    affine(4, 32, IM__F16, 288);
+    affine(4, 64, IM__F16, 320);
+    affine(4, 32, IM__F32, 288);
+    affine(5, 32, IM__F16, 288);
     affine(5, 32, IM__F32, 288);
     affine(6, 64, IM__F16, 320);
     affine(8, 128, IM__BF16, 512);
     affine(8, 32, IM__F32, 288);
     for (uint32_t bits = 2; bits <= 8; bits += bits == 6 ? 2 : 1) {
         wide_affine(bits, 64, IM__BF16, 320);
-        wide_affine(bits, 32, IM__F16, 288);
+        wide_affine(bits, 32, IM__F32, 288);
     }
     product(IM__F32, 300, NULL);
     product(IM__F16, 256, NULL);

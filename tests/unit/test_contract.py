@@ -249,12 +249,12 @@ def check(command, seed):
     product(p, x, 512, 84, (80, 82), 16, True, groups_q2_k)
     wide_product(p, x, 288, 20, (0, 2), 32, True, groups_q4_1)
     wide_product(p, x, 512, 210, (208,), 16, False, groups_q6_k)
-    for bits, group, narrow, n in ((2, 64, BF16, 320), (3, 128, BF16, 384), (4, 64, BF16, 320), (4, 32, F16, 288), (5, 32, F32, 288), (6, 64, F16, 320),
-                                   (8, 128, BF16, 512), (8, 32, F32, 288)):
+    for bits, group, narrow, n in ((2, 64, BF16, 320), (3, 128, BF16, 384), (4, 64, BF16, 320), (4, 64, F16, 320), (4, 32, F32, 288), (5, 32, F16, 288),
+                                   (5, 32, F32, 288), (6, 64, F16, 320), (8, 128, BF16, 512), (8, 32, F32, 288)):
         affine(p, x, bits, group, narrow, n)
     for bits in (2, 3, 4, 5, 6, 8):
         wide_affine(p, x, bits, 64, BF16, 320)
-        wide_affine(p, x, bits, 32, F16, 288)
+        wide_affine(p, x, bits, 32, F32, 288)
     float_product(p, x, 300, F32)
     float_product(p, x, 256, F16)
     float_product(p, x, 513, BF16)

@@ -144,6 +144,8 @@ static void types_of_codes(void **state)
     (void)state;
     assert_int_equal(im__split_dtype(4, 64, IM__BF16), IM__AFFINE4);
     assert_int_equal(im__split_dtype(4, 32, IM__BF16), IM__AFFINE4_F);
+    assert_int_equal(im__split_dtype(4, 64, IM__F16), IM__Q4_1);
+    assert_int_equal(im__split_dtype(5, 128, IM__F16), IM__Q5_1);
     assert_int_equal(im__split_dtype(8, 128, IM__F16), IM__AFFINE8_F);
     static const uint32_t none[][3] = {{7, 64, IM__F32}, {0, 64, IM__F32},  {1, 64, IM__F32},
                                        {4, 16, IM__F32}, {4, 256, IM__F32}, {4, 64, IM__I8}};
