@@ -129,8 +129,8 @@ def in_bare_roots(work):
 
 
 with tempfile.TemporaryDirectory(prefix='ironmule-') as folder:
-    if not shutil.which('dpkg-shlibdeps'):
-        skip('no dpkg-shlibdeps here (package dpkg-dev)')
+    if not shutil.which('dpkg-shlibdeps') or not shutil.which('file'):
+        skip('dpkg-shlibdeps (package dpkg-dev) or file is not here')
     elif sys.argv[1:] == ['deep']:
         in_bare_roots(folder)
     else:
