@@ -17,6 +17,17 @@ from .plans import Request
 from .results import Metrics, Result, TokenLogprob
 
 _LARGEST = 2**32 - 1
+_thread = threading.local()
+
+
+def _stay_attached() -> None:
+    """Keeps Python's state of the engine's thread from one callback to the next. Python would make and drop one each time, stack and all, which takes longer
+    than the callback. What is kept goes with the interpreter, a few pages for each engine. (The thread's own data is part of that state.)"""
+    if not hasattr(_thread, "attached"):
+        _thread.attached = True
+        ctypes.pythonapi.PyGILState_Ensure()
+
+
 _NO_TOKEN = _abi.OnToken()
 
 
@@ -124,6 +135,7 @@ class Call:
 
     def _token(self, _user: Any, pointer: Any) -> bool:
         try:
+            _stay_attached()
             event = pointer[0]
             if self._on_text is not None and event.text_len:
                 self._on_text(ctypes.string_at(event.text, event.text_len).decode("utf-8", "replace"))

@@ -143,6 +143,7 @@ class Runtime:
 
     @property
     def closed(self) -> bool:
+        """Has close() been called?"""
         return self._owner.engine.closed
 
     def __enter__(self) -> Runtime:
