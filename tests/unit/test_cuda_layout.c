@@ -187,6 +187,7 @@ static void what_does_not_fit_is_refused(void **state)
     assert_false(im__cuda_layout_of(IM__Q4_0, (size_t)1 << 40, 32, &l));
     assert_false(im__cuda_layout_of(IM__IQ1_S, 32, 256, &l));
     assert_false(im__cuda_layout_of(IM__DTYPE_END, 32, 256, &l));
+    for (uint32_t dtype = IM__AFFINE2; dtype <= IM__AFFINE8_F; dtype++) assert_false(im__cuda_layout_of(dtype, 32, 256, &l));
 }
 
 int main(void)
