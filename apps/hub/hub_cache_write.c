@@ -154,12 +154,12 @@ static void look_for_blob(void *user, const char *name, const char *commit, cons
     hub_listing_free(&l);
 }
 
-/* Removes a link of the snapshot, and its blob when nobody else has it. Only what lies inside the cache's root is touched. */
-static im_status remove_file(const char *root, const hub_id *id, const char *commit, const char *path, uint64_t *bytes,
-                             im_error *err)
+/* Removes a link of the snapshot, and its blob when no other snapshot has it. Only what lies inside the model's own folder `repo` is touched. */
+static im_status remove_file(const char *root, const char *repo, const hub_id *id, const char *commit, const char *path,
+                             uint64_t *bytes, im_error *err)
 {
     struct stat st;
-    char *blob = realpath(path, NULL), *base = realpath(root, NULL);
+    char *blob = realpath(path, NULL), *base = realpath(repo, NULL);
     others o = {root, id->name, commit, blob, false};
     bool inside = blob != NULL && base != NULL && strncmp(blob, base, strlen(base)) == 0 && blob[strlen(base)] == '/';
     if (inside) hub_cache_walk(root, look_for_blob, &o);
@@ -235,7 +235,7 @@ im_status hub_cache_remove(const char *root, const hub_id *id, const char *commi
     for (size_t i = 0; status == IM_OK && i < l.count; i++) {
         char path[4096];
         if (snprintf(path, sizeof path, "%s/%s", folder, l.file[i].path) < (int)sizeof path)
-            status = remove_file(root, id, commit, path, bytes, err);
+            status = remove_file(root, repo, id, commit, path, bytes, err);
     }
     if (status == IM_OK) {
         drop_refs(refs, commit, 0);

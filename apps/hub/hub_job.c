@@ -123,7 +123,7 @@ static void open_file(hub_job *j)
         fail_system(j, j->partial);
         return;
     }
-    j->have = (uint64_t)st.st_size;
+    j->have = j->most = (uint64_t)st.st_size;
     j->read = 0;
     j->begun_earlier = j->have > 0;
     j->state = JOB_READING;
@@ -246,7 +246,11 @@ static size_t sink(char *data, size_t one, size_t n, void *user)
     j->have += n;
     j->read = j->have;
     j->fetched += n;
-    j->transfer.failures = 0;
+    /* A server that begins anew each time and never ends is a failure, however many bytes it sends. */
+    if (j->have > j->most) {
+        j->most = j->have;
+        j->transfer.failures = 0;
+    }
     return n;
 }
 

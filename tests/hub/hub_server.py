@@ -158,7 +158,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """A file, or the part of it that was asked for."""
         if fault.body is not None:
             data = fault.body
-        begin, status, headers = 0, 200, {'Accept-Ranges': 'bytes', **(headers or {})}
+        begin, status, headers = 0, 200, {'Accept-Ranges': 'bytes', **(headers or {}), **(fault.headers or {})}
         wanted = self.headers.get('Range')
         if wanted and not fault.ignore_range:
             begin = int(wanted.split('=')[1].split('-')[0])

@@ -219,6 +219,18 @@ def deleting_from_the_cache():
         check(not os.path.exists(os.path.join(repo, 'snapshots', A)), 'the snapshot is there')
         home.good('models', 'remove', 'acme/tiny@next', '--delete', '--yes')
         check(not os.path.exists(repo), 'an empty folder is left')
+        # A link that leads to another model's file, or out of the cache: the link goes, the file stays.
+        outside = os.path.join(home.path, 'mine.gguf')
+        shutil.copy(TINY, outside)
+        other = home.repo('acme/other')
+        store(other, A, {'m-Q4_0.gguf': tiny})
+        for target in (os.path.join(other, 'snapshots', A, 'm-Q4_0.gguf'), outside):
+            link = os.path.join(repo, 'snapshots', A, 'm-Q4_0.gguf')
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.symlink(os.path.realpath(target), link)
+            ref(repo, 'main', A)
+            got = home.good('models', 'add', 'acme/tiny@main:Q4_0', '--name', 'acme/tiny') and home.good('models', 'remove', 'acme/tiny', '--delete', '--yes')
+            check(got and got['freed_bytes'] == 0 and os.path.exists(target) and not os.path.lexists(link), f'{target}: {got}')
 
 
 def offline_without_a_packet():

@@ -130,6 +130,12 @@ def servers_without_ranges():
         home.hub.faults += [Fault(where='store', cut=100_000), Fault(where='store', status=416)]
         home.good('models', 'add', 'acme/range', '--download')
         home.holds('acme/range', commit, {'m-Q4_0.gguf': data})
+        # From the beginning each time, and never to the end: not for ever.
+        home.hub.add('acme/endless', {'m-Q4_0.gguf': data})
+        home.hub.faults[:] = [Fault(where='store', cut=100_000, ignore_range=True, headers={'Retry-After': '0'}, times=999)]
+        before = len(home.hub.log)
+        home.refused('m-Q4_0.gguf could not be fetched', 'models', 'add', 'acme/endless', '--download', lines=2)
+        check(len(home.hub.log) - before < 20, f'{len(home.hub.log) - before} requests')
 
 
 def what_an_earlier_run_left():
