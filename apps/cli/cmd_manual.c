@@ -105,7 +105,7 @@ static void print_overview(FILE *f)
     fputs(".SH MODELS\nMODEL is a GGUF file, any shard of a split one, or a folder; or a name of \\fBironmule models list\\fR, or "
           "an id like\n"
           "ORG/NAME:Q4_K_M of a model in the local Hugging Face cache.\n"
-          ".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage, 130 interrupted.\n",
+          ".SH EXIT STATUS\n0 done, 1 failed, 2 wrong usage, 3 verify found a difference, 130 interrupted.\n",
           f);
 }
 

@@ -27,6 +27,7 @@ int cmd_serve(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_template(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_benchmark(int argc, char **argv);

@@ -18,6 +18,7 @@ const command commands[] = {
     {"template", "a conversation as the model's chat template renders it", cmd_template},
     {"perplexity", "how well a model predicts a text", cmd_perplexity},
     {"benchmark", "speed of prompts and answers", cmd_benchmark},
+    {"verify", "proves that a model gives one answer, however it is computed", cmd_verify},
     {"doctor", "checks this machine: features, kernels, memory, bandwidth", cmd_doctor},
     {"info", "version, build, kernel levels; a model's metadata and program", cmd_info},
     {"completion", "completion of commands for bash, zsh and fish", cmd_completion},
@@ -37,8 +38,8 @@ static int help(FILE *f)
         f,
         "\n'ironmule COMMAND --help' describes a command. MODEL is a GGUF file, any shard of a split one, or a folder; or a name\n"
         "of 'ironmule models list', or an id like ORG/NAME:Q4_K_M of a model in the local Hugging Face cache.\n"
-        "Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 "
-        "interrupted.\n");
+        "Results go to standard output, messages to standard error. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 verify "
+        "found a difference, 130 interrupted.\n");
     return f == stdout ? EXIT_DONE : EXIT_USAGE;
 }
 

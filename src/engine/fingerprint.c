@@ -83,6 +83,17 @@ im_status im__fingerprint(const im_engine *e, char out[20], im_error *err)
     return IM_OK;
 }
 
+im_status im_model_fingerprint(const im_model *model, char out[20], im_error *err)
+{
+    XXH3_state_t *h;
+    if (model == NULL || out == NULL) return im__fail(err, IM_ERR_ARGUMENT, "a NULL argument");
+    IM__TRY(begin(&h, err));
+    add_model(h, model, false);
+    snprintf(out, 20, "im-%016llx", (unsigned long long)XXH3_128bits_digest(h).low64);
+    XXH3_freeState(h);
+    return IM_OK;
+}
+
 im_status im__fingerprint_pages(const im_engine *e, unsigned char out[16], im_error *err)
 {
     XXH3_state_t *h;

@@ -8,7 +8,7 @@ import tempfile
 
 from program import TINY, answer, check, emulated, levels, run, verdict
 
-COMMANDS = ('generate', 'chat', 'tokenize', 'template', 'perplexity', 'benchmark', 'doctor', 'info')
+COMMANDS = ('generate', 'chat', 'tokenize', 'template', 'perplexity', 'benchmark', 'verify', 'doctor', 'info')
 TEXT = 'the mule carried the load up the hill'
 GENERATE = ('generate', TINY, '--raw', '--max-tokens', 5, '--ignore-eos')
 HEX = re.compile(r'[0-9a-f]{16}\Z')

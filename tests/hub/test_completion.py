@@ -8,7 +8,7 @@ import tempfile
 
 from hub_client import Home, TINY, check, command, verdict
 
-COMMANDS = ('start', 'generate', 'chat', 'serve', 'models', 'setup', 'tokenize', 'template', 'perplexity', 'benchmark', 'doctor', 'info', 'completion', 'manual')
+COMMANDS = ('start', 'generate', 'chat', 'serve', 'models', 'setup', 'tokenize', 'template', 'perplexity', 'benchmark', 'verify', 'doctor', 'info', 'completion', 'manual')
 MODELS = ('list', 'show', 'add', 'registered', 'remove')
 
 
