@@ -11,8 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint32_t dtypes[] = {IM__Q4_0, IM__Q4_1, IM__Q5_0,   IM__Q5_1,   IM__Q8_0,  IM__Q2_K, IM__Q3_K, IM__Q4_K,
-                                  IM__Q5_K, IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__F32,  IM__F16,  IM__BF16};
+static const uint32_t dtypes[] = {IM__Q4_0,    IM__Q4_1,    IM__Q5_0, IM__Q5_1,   IM__Q8_0,   IM__Q2_K,  IM__Q3_K,
+                                  IM__Q4_K,    IM__Q5_K,    IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__AFFINE2,
+                                  IM__AFFINE4, IM__AFFINE8, IM__F32,  IM__F16,    IM__BF16};
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 
 typedef struct rows_in {

@@ -271,11 +271,16 @@ static void single_actions(gk_test *t, uint32_t rows, uint32_t width, ck_flavour
 
 static void embeddings(gk_test *t)
 {
-    static const uint32_t dtypes[] = {IM__Q4_0, IM__Q4_1, IM__Q5_0,   IM__Q5_1,   IM__Q8_0,  IM__Q2_K, IM__Q3_K, IM__Q4_K,
-                                      IM__Q5_K, IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__F32,  IM__F16,  IM__BF16};
+    static const uint32_t dtypes[] = {IM__Q4_0,    IM__Q4_1,    IM__Q5_0, IM__Q5_1,   IM__Q8_0,   IM__Q2_K,  IM__Q3_K,
+                                      IM__Q4_K,    IM__Q5_K,    IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__AFFINE2,
+                                      IM__AFFINE4, IM__AFFINE8, IM__F32,  IM__F16,    IM__BF16};
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
         for (uint32_t i = 0; i < 2; i++) {
-            uint32_t block = im__dtype_get(dtypes[d])->block_len, n = (block == 256 ? 512 : block == 32 ? 288 : 259) * (i + 1);
+            uint32_t block = im__dtype_get(dtypes[d])->block_len, n = (block == 256  ? 512
+                                                                       : block == 64 ? 320
+                                                                       : block == 32 ? 288
+                                                                                     : 259) *
+                                                                      (i + 1);
             if (!gk_case(t, "rows embed %s %u", im__dtype_get(dtypes[d])->name, n)) continue;
             list *l = list_new(t, 3, false);
             int x = value_new(l, CK_PLAIN, n);

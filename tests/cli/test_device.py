@@ -4,6 +4,8 @@ import json
 import os
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'golden'))
+import reference  # noqa: E402
 from program import TINY, answer, check, run, skip, verdict
 
 if 'IM_FAKED' not in os.environ:
@@ -49,6 +51,20 @@ def doctor():
     check(done.returncode == 1 and not got['gpus'][0]['proved'] and 'made up by a test' in got['gpus'][0]['error'], 'doctor tells a device that fails')
 
 
+def folders():
+    """Models of MLX: the processor's bits, or a refusal by name and the processor."""
+    place = reference.unpack('mlx')
+    prompt = ['--raw', '-n', '3', 'one two three four five six seven eight nine ten, and more of it that makes many rows']
+    for name in ('mlx-gemma3-8bit-g64', 'mlx-llama-2bit-g64', 'mlx-llama-3bit-g64', 'mlx-llama-4bit-g128', 'mlx-qwen3-4bit-g64', 'mlx-qwen3-mxfp4'):
+        gpu, cpu = (answer('generate', os.path.join(place, name), *prompt, '--device', d, env=GPU) for d in ('cuda', 'cpu'))
+        check(gpu['logits_hash'] == cpu['logits_hash'] and gpu['device'] == 'cuda', f'{name}: {gpu["logits_hash"]}, {cpu["logits_hash"]}')
+    for name, kind in (('mlx-gemma3-6bit-g64', b'AFFINE6'), ('mlx-qwen2-4bit-g32', b'AFFINE4_F')):
+        done = run('generate', os.path.join(place, name), *prompt, '--device', 'cuda', env=GPU)
+        check(done.returncode == 1 and kind in done.stderr and b'token_embd.weight' in done.stderr, f'{name}: {done}')
+        got = answer('generate', os.path.join(place, name), *prompt, '--device', 'auto', env=GPU)
+        check(got['device'] == 'cpu', f'{name}: {got}')
+
+
 def info():
     got = json.loads(run('info', '--json', env=GPU).stdout)
     check(len(got['gpus']) == 1 and got['gpus'][0]['compute_capability'] == 10 and '1 device here' in got['cuda'], f'info shows the device: {got["cuda"]}')
@@ -63,5 +79,6 @@ def info():
 
 fallback()
 doctor()
+folders()
 info()
 sys.exit(verdict())

@@ -14,8 +14,9 @@
 enum { BAND = 64 };
 static const uint32_t SENTINEL = 0x7fbadbad; /* a NaN that no kernel makes */
 
-const uint32_t many_dtypes[] = {IM__Q4_0, IM__Q4_1,   IM__Q5_0,   IM__Q5_1,  IM__Q8_0, IM__Q2_K, IM__Q3_K, IM__Q4_K,  IM__Q5_K,
-                                IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__F32,  IM__F16,  IM__BF16, UINT32_MAX};
+const uint32_t many_dtypes[] = {IM__Q4_0,    IM__Q4_1,    IM__Q5_0, IM__Q5_1,   IM__Q8_0,   IM__Q2_K,  IM__Q3_K,
+                                IM__Q4_K,    IM__Q5_K,    IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4, IM__AFFINE3,
+                                IM__AFFINE4, IM__AFFINE8, IM__F32,  IM__F16,    IM__BF16,   UINT32_MAX};
 
 static void *get(size_t n)
 {

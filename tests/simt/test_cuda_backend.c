@@ -277,8 +277,8 @@ static void what_cannot_be_served_is_said(void **state)
     o.context = (size_t)1 << 40;
     expect(&p, &o, IM_ERR_MEMORY, "");
     o = options_of();
-    p.matrix[0].w.dtype = IM__AFFINE4;
-    expect(&p, &o, IM_ERR_UNSUPPORTED, "matrix0: the CUDA kernels do not take AFFINE4");
+    p.matrix[0].w.dtype = IM__AFFINE4_F;
+    expect(&p, &o, IM_ERR_UNSUPPORTED, "matrix0: the CUDA kernels do not take AFFINE4_F");
     fake_driver_stop();
     random_program_clear(&p);
 }

@@ -81,7 +81,7 @@ static void check(many_case c, int shape, uint32_t grid_rows)
 static uint32_t width(uint32_t dtype, uint32_t blocks)
 {
     const uint32_t len = im__dtype_get(dtype)->block_len;
-    return len == 256 ? (blocks + 1) / 2 * 256 : blocks * 128 + 32 * (blocks % 3);
+    return len == 256 ? (blocks + 1) / 2 * 256 : blocks * 128 + (len == 64 ? 64 : 32) * (blocks % 3);
 }
 
 static void each_form_and_shape(void **state)

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "num/group.h"
 #include "num/half.h"
+#include "num/real.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,8 +17,9 @@
 
 #include <cmocka.h>
 
-static const uint32_t quantised[] = {IM__Q4_0, IM__Q4_1, IM__Q5_0, IM__Q5_1,   IM__Q8_0,   IM__Q2_K, IM__Q3_K,
-                                     IM__Q4_K, IM__Q5_K, IM__Q6_K, IM__IQ4_NL, IM__IQ4_XS, IM__MXFP4};
+static const uint32_t quantised[] = {IM__Q4_0,  IM__Q4_1,    IM__Q5_0,    IM__Q5_1,    IM__Q8_0,   IM__Q2_K,
+                                     IM__Q3_K,  IM__Q4_K,    IM__Q5_K,    IM__Q6_K,    IM__IQ4_NL, IM__IQ4_XS,
+                                     IM__MXFP4, IM__AFFINE2, IM__AFFINE3, IM__AFFINE4, IM__AFFINE8};
 
 static uint32_t seed = 1;
 static uint8_t noise(void)
@@ -66,6 +68,8 @@ static int code_at(const unit *u, size_t output, size_t element)
 
 static float half_at(const uint8_t *p) { return im__f32_of_f16(im__load_u16(p)); }
 
+static float bf16_at(const uint8_t *p) { return im__f32_of_bf16(im__load_u16(p)); }
+
 static void scale_at(const unit *u, size_t output, size_t group, float *s, float *m)
 {
     const uint8_t *p = u->bytes + u->elements / 32 * u->form.bits * 128, *k;
@@ -75,6 +79,11 @@ static void scale_at(const unit *u, size_t output, size_t group, float *s, float
     case IM__CUDA_HALF_MIN:
         *s = half_at(p + (group * 32 + output) * 4);
         *m = half_at(p + (group * 32 + output) * 4 + 2);
+        break;
+    case IM__CUDA_BF16_MIN:
+        *s = bf16_at(p + (group * 32 + output) * 4);
+        *m = bf16_at(p + (group * 32 + output) * 4 + 2);
+        if (u->form.bits == 8) *m = im__fma(128, *s, *m);
         break;
     case IM__CUDA_FLOAT: *s = im__f32_of_bits(im__load_u32(p + (group * 32 + output) * 4)); break;
     case IM__CUDA_SUPER: *s = half_at(p + output * 2) * (float)(int8_t)p[64 + group * 32 + output]; break;
@@ -140,6 +149,8 @@ static void every_type_keeps_codes_and_scales(void **state)
         check_matrix(quantised[i], 37, 256);
         if (block == 32) check_matrix(quantised[i], 33, 576); /* a short unit at the end of a tile */
         if (block == 32) check_matrix(quantised[i], 5, 32);
+        if (block == 64) check_matrix(quantised[i], 33, 576);
+        if (block == 64) check_matrix(quantised[i], 5, 64);
     }
 }
 
@@ -187,7 +198,10 @@ static void what_does_not_fit_is_refused(void **state)
     assert_false(im__cuda_layout_of(IM__Q4_0, (size_t)1 << 40, 32, &l));
     assert_false(im__cuda_layout_of(IM__IQ1_S, 32, 256, &l));
     assert_false(im__cuda_layout_of(IM__DTYPE_END, 32, 256, &l));
-    for (uint32_t dtype = IM__AFFINE2; dtype <= IM__AFFINE8_F; dtype++) assert_false(im__cuda_layout_of(dtype, 32, 256, &l));
+    assert_false(im__cuda_layout_of(IM__AFFINE5, 32, 256, &l));
+    assert_false(im__cuda_layout_of(IM__AFFINE6, 32, 256, &l));
+    for (uint32_t dtype = IM__AFFINE2_F; dtype <= IM__AFFINE8_F; dtype++) assert_false(im__cuda_layout_of(dtype, 32, 256, &l));
+    assert_false(im__cuda_layout_of(IM__AFFINE4, 32, 96, &l));
 }
 
 int main(void)

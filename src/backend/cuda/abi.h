@@ -29,6 +29,7 @@
  *     scales   HALF       [group][output] half s
  *              HALF_MIN   [group][output] {half s, half m}
  *              FLOAT      [group][output] float s
+ *              BF16_MIN   [group][output] {bfloat16 s, bfloat16 bias}   m = bias; of 8 bits, whose bytes are code - 128, fma(128, s, bias)
  *              SUPER      [output] half d; [group][output] int8 k                       s = d k
  *              SUPER_MIN  [output] {half d, half -dmin}; [group][output] {uint8 k, uint8 l}   s = d k, m = -dmin l
  *
@@ -52,6 +53,8 @@ typedef enum im__cuda_form {
     IM__CUDA_6_SUPER_16,     /* Q6_K, offset 32: groups of 16 */
     IM__CUDA_8_SUPER,        /* IQ4_XS */
     IM__CUDA_8_FLOAT,        /* MXFP4 */
+    IM__CUDA_4_BF16_MIN,     /* AFFINE2, AFFINE3, AFFINE4 */
+    IM__CUDA_8_BF16_MIN,     /* AFFINE8 */
     IM__CUDA_F32,
     IM__CUDA_F16,
     IM__CUDA_BF16,

@@ -20,6 +20,7 @@ im__cuda_form_info im__cuda_form_get(im__cuda_form form)
         [IM__CUDA_4_SUPER_16] = {4, 16, 4, IM__CUDA_SUPER},      [IM__CUDA_4_SUPER_MIN] = {4, 32, 0, IM__CUDA_SUPER_MIN},
         [IM__CUDA_5_SUPER_MIN] = {5, 32, 0, IM__CUDA_SUPER_MIN}, [IM__CUDA_6_SUPER_16] = {6, 16, 32, IM__CUDA_SUPER},
         [IM__CUDA_8_SUPER] = {8, 32, 0, IM__CUDA_SUPER},         [IM__CUDA_8_FLOAT] = {8, 32, 0, IM__CUDA_FLOAT},
+        [IM__CUDA_4_BF16_MIN] = {4, 32, 0, IM__CUDA_BF16_MIN},   [IM__CUDA_8_BF16_MIN] = {8, 32, 0, IM__CUDA_BF16_MIN},
         [IM__CUDA_F32] = {32, 0, 0, IM__CUDA_NO_SCALES},         [IM__CUDA_F16] = {16, 0, 0, IM__CUDA_NO_SCALES},
         [IM__CUDA_BF16] = {16, 0, 0, IM__CUDA_NO_SCALES},
     };
@@ -28,9 +29,10 @@ im__cuda_form_info im__cuda_form_get(im__cuda_form form)
 
 const char *im__cuda_form_name(im__cuda_form form)
 {
-    static const char *const name[IM__CUDA_FORMS] = {"4_half",         "4_half_min", "5_half",      "5_half_min",  "8_half",
-                                                     "4_super_min_16", "4_super_16", "4_super_min", "5_super_min", "6_super_16",
-                                                     "8_super",        "8_float",    "f32",         "f16",         "bf16"};
+    static const char *const name[IM__CUDA_FORMS] = {
+        "4_half",     "4_half_min",  "5_half",      "5_half_min", "8_half",  "4_super_min_16",
+        "4_super_16", "4_super_min", "5_super_min", "6_super_16", "8_super", "8_float",
+        "4_bf16_min", "8_bf16_min",  "f32",         "f16",        "bf16"};
     return name[form];
 }
 
@@ -50,6 +52,10 @@ static bool form_of(uint32_t dtype, im__cuda_form *form)
     case IM__Q6_K: *form = IM__CUDA_6_SUPER_16; return true;
     case IM__IQ4_XS: *form = IM__CUDA_8_SUPER; return true;
     case IM__MXFP4: *form = IM__CUDA_8_FLOAT; return true;
+    case IM__AFFINE2:
+    case IM__AFFINE3:
+    case IM__AFFINE4: *form = IM__CUDA_4_BF16_MIN; return true;
+    case IM__AFFINE8: *form = IM__CUDA_8_BF16_MIN; return true;
     case IM__F32: *form = IM__CUDA_F32; return true;
     case IM__F16: *form = IM__CUDA_F16; return true;
     case IM__BF16: *form = IM__CUDA_BF16; return true;
@@ -63,6 +69,7 @@ static uint32_t scale_bytes(im__cuda_form_info f, uint32_t elements)
     switch (f.scales) {
     case IM__CUDA_HALF: return groups * TILE * 2;
     case IM__CUDA_HALF_MIN:
+    case IM__CUDA_BF16_MIN:
     case IM__CUDA_FLOAT: return groups * TILE * 4;
     case IM__CUDA_SUPER: return TILE * 2 + groups * TILE;
     case IM__CUDA_SUPER_MIN: return TILE * 4 + groups * TILE * 2;
@@ -126,7 +133,7 @@ static uint32_t integers_of(uint32_t dtype, uint32_t codes)
 {
     static const int8_t iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     static const int8_t mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    if (dtype == IM__Q8_0) return codes ^ 0x80808080;
+    if (dtype == IM__Q8_0 || dtype == IM__AFFINE8) return codes ^ 0x80808080;
     const int8_t *table = dtype == IM__MXFP4 ? mxfp4 : iq4;
     uint32_t word = 0;
     for (unsigned i = 0; i < 32; i += 8) word |= (uint32_t)(uint8_t)table[codes >> i & 15] << i;
@@ -165,7 +172,7 @@ static void put_scales(uint8_t *at, im__cuda_form_info f, size_t o, size_t count
     im__stored_scales(dtype, rows, s, m);
     for (size_t i = 0; i < count; i++) {
         if (f.scales == IM__CUDA_HALF) memcpy(at + 2 * (o + i), &s[i], 2);
-        if (f.scales == IM__CUDA_HALF_MIN) put_word(at, o + i, 4, s[i] | (uint32_t)m[i] << 16);
+        if (f.scales == IM__CUDA_HALF_MIN || f.scales == IM__CUDA_BF16_MIN) put_word(at, o + i, 4, s[i] | (uint32_t)m[i] << 16);
         if (f.scales == IM__CUDA_FLOAT) put_word(at, o + i, 4, power_bits(s[i]));
     }
 }
@@ -196,6 +203,7 @@ static void pack_outputs(const im__weight *w, const im__cuda_layout *l, uint8_t 
 {
     const im__dtype_info *info = im__dtype_get(l->dtype);
     im__cuda_form_info f = im__cuda_form_get(l->form);
+    const bool super = f.scales == IM__CUDA_SUPER || f.scales == IM__CUDA_SUPER_MIN;
     size_t per_block = (size_t)info->block_len / RECORD;
     uint8_t *scales = unit + records * f.bits * 4 * TILE;
     uint8_t room[IM__ROWS_READ][IM__JOINED_BYTES];
@@ -207,9 +215,9 @@ static void pack_outputs(const im__weight *w, const im__cuda_layout *l, uint8_t 
             rows.block[i] = im__weight_blocks(w, out + i, (first + r) / per_block, 1, room[i]);
         im__codes_read(l->dtype, &rows, index, q);
         put_record(unit, l, records, r, o, count, q);
-        if (per_block == 1) put_scales(scales + r * scale_bytes(f, RECORD), f, o, count, &rows, l->dtype);
+        if (!super) put_scales(scales + r * scale_bytes(f, RECORD), f, o, count, &rows, l->dtype);
     }
-    for (size_t i = 0; per_block > 1 && i < count; i++) put_super(scales, f, o + i, rows.block[i], l->dtype);
+    for (size_t i = 0; super && i < count; i++) put_super(scales, f, o + i, rows.block[i], l->dtype);
 }
 
 static void pack_floats(const im__weight *w, const im__cuda_layout *l, uint8_t *unit, size_t out, size_t outs, size_t index)

@@ -28,6 +28,7 @@ typedef enum im__cuda_scales {
     IM__CUDA_HALF,
     IM__CUDA_HALF_MIN,
     IM__CUDA_FLOAT,
+    IM__CUDA_BF16_MIN,
     IM__CUDA_SUPER,
     IM__CUDA_SUPER_MIN,
     IM__CUDA_NO_SCALES

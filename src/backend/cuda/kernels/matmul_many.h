@@ -48,7 +48,9 @@
     X(5_super_min, IM__CUDA_5_SUPER_MIN)                                                                                           \
     X(6_super_16, IM__CUDA_6_SUPER_16)                                                                                             \
     X(8_super, IM__CUDA_8_SUPER)                                                                                                   \
-    X(8_float, IM__CUDA_8_FLOAT)
+    X(8_float, IM__CUDA_8_FLOAT)                                                                                                   \
+    X(4_bf16_min, IM__CUDA_4_BF16_MIN)                                                                                             \
+    X(8_bf16_min, IM__CUDA_8_BF16_MIN)
 #define IM__MANY_FLOAT_FORMS(X) X(f32, IM__CUDA_F32) X(f16, IM__CUDA_F16) X(bf16, IM__CUDA_BF16)
 
 typedef enum im__many_shape {
@@ -80,10 +82,10 @@ IM__MANY_FN bool im__many_is_float(uint32_t form) { return form >= IM__CUDA_F32;
 /* Bits of a code, and of what follows them in a unit of `groups` groups of 32 (see abi.h). */
 IM__MANY_FN uint32_t im__many_bits(uint32_t form)
 {
-    return form == IM__CUDA_5_HALF || form == IM__CUDA_5_HALF_MIN || form == IM__CUDA_5_SUPER_MIN ? 5
-           : form == IM__CUDA_6_SUPER_16                                                          ? 6
-           : form == IM__CUDA_8_HALF || form == IM__CUDA_8_SUPER || form == IM__CUDA_8_FLOAT      ? 8
-                                                                                                  : 4;
+    return form == IM__CUDA_5_HALF || form == IM__CUDA_5_HALF_MIN || form == IM__CUDA_5_SUPER_MIN                           ? 5
+           : form == IM__CUDA_6_SUPER_16                                                                                    ? 6
+           : form == IM__CUDA_8_HALF || form == IM__CUDA_8_SUPER || form == IM__CUDA_8_FLOAT || form == IM__CUDA_8_BF16_MIN ? 8
+                                                                                                                            : 4;
 }
 
 IM__MANY_FN bool im__many_by_16(uint32_t form)
@@ -93,10 +95,12 @@ IM__MANY_FN bool im__many_by_16(uint32_t form)
 
 IM__MANY_FN bool im__many_is_super(uint32_t form) { return form >= IM__CUDA_4_SUPER_MIN_16 && form <= IM__CUDA_8_SUPER; }
 
+IM__MANY_FN bool im__many_is_bf16_min(uint32_t form) { return form == IM__CUDA_4_BF16_MIN || form == IM__CUDA_8_BF16_MIN; }
+
 IM__MANY_FN bool im__many_has_min(uint32_t form)
 {
-    return form == IM__CUDA_4_HALF_MIN || form == IM__CUDA_5_HALF_MIN || form == IM__CUDA_4_SUPER_MIN_16 ||
-           form == IM__CUDA_4_SUPER_MIN || form == IM__CUDA_5_SUPER_MIN;
+    return im__many_is_bf16_min(form) || form == IM__CUDA_4_HALF_MIN || form == IM__CUDA_5_HALF_MIN ||
+           form == IM__CUDA_4_SUPER_MIN_16 || form == IM__CUDA_4_SUPER_MIN || form == IM__CUDA_5_SUPER_MIN;
 }
 
 IM__MANY_FN uint32_t im__many_code_bytes(uint32_t form, uint32_t groups) { return groups * 128 * im__many_bits(form); }

@@ -101,7 +101,12 @@ template <int form> struct im__many_scales {
         if constexpr (form == IM__CUDA_8_FLOAT) {
             s = *(const float *)(at + k * 128);
         } else if constexpr (!im__many_is_super(form)) {
-            if constexpr (has_min) {
+            if constexpr (im__many_is_bf16_min(form)) {
+                const uint32_t both = *(const uint32_t *)(at + k * 128);
+                s = im__widen_bf16(both & 0xffffu);
+                m = im__widen_bf16(both >> 16);
+                if constexpr (im__many_bits(form) == 8) m = im__fma(128.0f, s, m);
+            } else if constexpr (has_min) {
                 const uint32_t both = *(const uint32_t *)(at + k * 128);
                 s = im__widen(both & 0xffffu);
                 m = im__widen(both >> 16);

@@ -156,6 +156,8 @@ __device__ __forceinline__ float4 embedded(const walk &w, const im__cuda_action 
         CASE(IM__CUDA_6_SUPER_16)
         CASE(IM__CUDA_8_SUPER)
         CASE(IM__CUDA_8_FLOAT)
+        CASE(IM__CUDA_4_BF16_MIN)
+        CASE(IM__CUDA_8_BF16_MIN)
 #undef CASE
     default:
         x.x = im__float_at(a.matrix, token, e);

@@ -12,6 +12,7 @@ typedef enum im__scale_kind {
     IM__SCALE_HALF,
     IM__SCALE_HALF_MIN,
     IM__SCALE_FLOAT,
+    IM__SCALE_BF16_MIN,
     IM__SCALE_SUPER,
     IM__SCALE_SUPER_MIN
 } im__scale_kind;
@@ -21,7 +22,7 @@ template <int FORM> struct im__form;
 #define IM__FORM(form, bits, len, offset, kind)                                                                                    \
     template <> struct im__form<form> {                                                                                            \
         static constexpr int BITS = bits, GROUP = len, OFFSET = offset, SCALE = kind;                                              \
-        static constexpr bool HAS_MIN = kind == IM__SCALE_HALF_MIN || kind == IM__SCALE_SUPER_MIN;                                 \
+        static constexpr bool HAS_MIN = kind == IM__SCALE_HALF_MIN || kind == IM__SCALE_SUPER_MIN || kind == IM__SCALE_BF16_MIN;   \
         static constexpr uint32_t CODE_BYTES = bits * 128; /* of 32 elements of all outputs */                                     \
     };
 IM__FORM(IM__CUDA_4_HALF, 4, 32, 8, IM__SCALE_HALF)
@@ -36,6 +37,8 @@ IM__FORM(IM__CUDA_5_SUPER_MIN, 5, 32, 0, IM__SCALE_SUPER_MIN)
 IM__FORM(IM__CUDA_6_SUPER_16, 6, 16, 32, IM__SCALE_SUPER)
 IM__FORM(IM__CUDA_8_SUPER, 8, 32, 0, IM__SCALE_SUPER)
 IM__FORM(IM__CUDA_8_FLOAT, 8, 32, 0, IM__SCALE_FLOAT)
+IM__FORM(IM__CUDA_4_BF16_MIN, 4, 32, 0, IM__SCALE_BF16_MIN)
+IM__FORM(IM__CUDA_8_BF16_MIN, 8, 32, 0, IM__SCALE_BF16_MIN)
 #undef IM__FORM
 
 /* Four codes, one a byte (in 8 bits signed), of elements 4 i .. 4 i + 3 of group g of a unit of `groups` groups of 32. */
@@ -50,8 +53,9 @@ template <class F> IM__DEVICE uint32_t im__codes_at(const uint8_t *unit, uint32_
     return codes;
 }
 
+/* m: the minimum of a product. bias: of BF16_MIN what is stored, which values are made with. */
 typedef struct im__scale {
-    float s, m;
+    float s, m, bias;
 } im__scale;
 
 /* Scale and minimum of group k (of the form's own length) of a unit of `groups` groups of 32. */
@@ -59,12 +63,17 @@ template <class F> IM__DEVICE im__scale im__scale_at(const uint8_t *unit, uint32
 {
     const uint8_t *scales = unit + groups * F::CODE_BYTES;
     uint32_t place = k * IM__CUDA_TILE + output;
-    im__scale r = {0.0f, 0.0f};
+    im__scale r = {0.0f, 0.0f, 0.0f};
     if (F::SCALE == IM__SCALE_HALF) r.s = im__widen(((const uint16_t *)scales)[place]);
     if (F::SCALE == IM__SCALE_FLOAT) r.s = ((const float *)scales)[place];
     if (F::SCALE == IM__SCALE_HALF_MIN) {
         uint32_t both = ((const uint32_t *)scales)[place];
         r.s = im__widen(both & 0xffff), r.m = im__widen(both >> 16);
+    }
+    if (F::SCALE == IM__SCALE_BF16_MIN) {
+        uint32_t both = ((const uint32_t *)scales)[place];
+        r.s = im__widen_bf16(both & 0xffff), r.bias = im__widen_bf16(both >> 16);
+        r.m = F::BITS == 8 ? im__fma(128.0f, r.s, r.bias) : r.bias;
     }
     if (F::SCALE == IM__SCALE_SUPER) r.s = im__widen(((const uint16_t *)scales)[output]) * (float)(int8_t)scales[64 + place];
     if (F::SCALE == IM__SCALE_SUPER_MIN) {
@@ -85,8 +94,9 @@ template <int FORM> IM__DEVICE float4 im__values_at(const im__cuda_matrix &w, ui
     im__scale scale = im__scale_at<F>(at, groups, output, inner / F::GROUP);
     float v[4];
     for (int i = 0; i < 4; i++) {
-        v[i] = scale.s * (float)((int)(int8_t)(codes >> 8 * i) - F::OFFSET);
-        if (F::HAS_MIN) v[i] = v[i] + scale.m;
+        const bool affine8 = F::SCALE == IM__SCALE_BF16_MIN && F::BITS == 8;
+        v[i] = scale.s * (float)((int)(int8_t)(codes >> 8 * i) - (affine8 ? -128 : F::OFFSET));
+        if (F::HAS_MIN) v[i] = v[i] + (F::SCALE == IM__SCALE_BF16_MIN ? scale.bias : scale.m);
     }
     return make_float4(v[0], v[1], v[2], v[3]);
 }
