@@ -130,11 +130,11 @@ static json_t *model_document(const im_model_info *m, const im_memory_plan *plan
 
 static int print_model(const im_model_info *m, const im_memory_plan *plan)
 {
-    printf("%s\n  architecture %s, %.1f million parameters, mostly %s, %.1f MiB\n", m->name, m->architecture,
+    printf("%s\n  architecture %s, %.1f million parameters, mostly %s, %.1f MiB\n", shown(m->name), shown(m->architecture),
            (double)m->parameters / 1e6, m->quantisation, (double)m->file_bytes / 1048576.0);
     printf("  %u layers of width %u, vocabulary %u, context %u\n", m->layers, m->embedding, m->vocabulary, m->context);
     printf("  chat template: %s; licence: %s\n", m->has_chat_template ? "yes" : "no",
-           m->licence[0] == 0 ? "not stated in the file" : m->licence);
+           m->licence[0] == 0 ? "not stated in the file" : shown(m->licence));
     printf("  program %016" PRIx64 "\n", m->program_digest);
     bool gpu = strcmp(plan->device, "cpu") != 0;
     printf("  memory %s: weights %.1f MiB, KV cache %.1f MiB, workspace %.1f MiB; available %.0f MiB\n",

@@ -63,7 +63,7 @@ static void print_row(const json_t *entry, const model_facts *f)
     char bytes[32], need[32];
     gigabytes(bytes, sizeof bytes, f->bytes);
     gigabytes(need, sizeof need, f->need);
-    printf("%-44s %-12s %-10s %9s %9s  %s\n", registry_text(entry, "name"), f->family[0] == 0 ? "?" : f->family,
+    printf("%-44s %-12s %-10s %9s %9s  %s\n", shown(registry_text(entry, "name")), f->family[0] == 0 ? "?" : shown(f->family),
            f->quantisation[0] == 0 ? "?" : f->quantisation, bytes, need, f->runs ? "yes" : "no");
     if (!f->runs) printf("    %s\n", f->why);
 }
@@ -94,7 +94,7 @@ static int list_names(const json_t *models)
 {
     size_t i;
     json_t *entry;
-    json_array_foreach(models, i, entry) printf("%s\n", registry_text(entry, "name"));
+    json_array_foreach(models, i, entry) printf("%s\n", shown(registry_text(entry, "name")));
     return EXIT_DONE;
 }
 
@@ -137,7 +137,8 @@ int models_registered(int argc, char **argv)
     json_t *models = registry_read(&err);
     if (models == NULL) return say_failed(about_registered.name, &err);
     if (json) return print_json(models);
-    json_array_foreach(models, i, entry) printf("%-44s %s\n", registry_text(entry, "name"), registry_text(entry, "path"));
+    json_array_foreach(models, i, entry)
+        printf("%-44s %s\n", shown(registry_text(entry, "name")), shown(registry_text(entry, "path")));
     json_decref(models);
     return EXIT_DONE;
 }
@@ -165,12 +166,12 @@ static void print_facts(const json_t *entry, const model_facts *f)
     char bytes[32], need[32];
     gigabytes(bytes, sizeof bytes, f->bytes);
     gigabytes(need, sizeof need, f->need);
-    printf("%s\n  path        %s\n", registry_text(entry, "name"), registry_text(entry, "path"));
+    printf("%s\n  path        %s\n", shown(registry_text(entry, "name")), shown(registry_text(entry, "path")));
     if (registry_text(entry, "commit")[0] != 0)
         printf("  from        %s, commit %s\n", registry_text(entry, "id"), registry_text(entry, "commit"));
-    printf("  what        %s, %s, %s, %s\n", f->format, f->family[0] == 0 ? "unknown family" : f->family,
+    printf("  what        %s, %s, %s, %s\n", f->format, f->family[0] == 0 ? "unknown family" : shown(f->family),
            f->quantisation[0] == 0 ? "unknown weights" : f->quantisation, bytes);
-    printf("  licence     %s\n", f->licence[0] == 0 ? "not stated in the file" : f->licence);
+    printf("  licence     %s\n", f->licence[0] == 0 ? "not stated in the file" : shown(f->licence));
     if (f->made_for > 0) printf("  made for    %u positions\n", f->made_for);
     if (f->need > 0) printf("  needs       %s of memory for %u positions\n", need, f->context);
     printf("  runs here   %s%s%s\n", f->runs ? "yes" : "no", f->runs ? "" : ": ", f->runs ? "" : f->why);

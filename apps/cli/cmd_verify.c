@@ -150,7 +150,7 @@ static void print_title(const verification *v)
 {
     im_model_info info;
     im_model_get_info(v->model, &info);
-    printf("%s, numerics %d, version %s; the first arm is the reference\n", info.name, im_numerics_version(), im_version());
+    printf("%s, numerics %d, version %s; the first arm is the reference\n", shown(info.name), im_numerics_version(), im_version());
     verify_report_table_head();
 }
 

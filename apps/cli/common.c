@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common.h"
 
+#include "hub/hub_error.h"
+
 #include "store/resolve.h"
 
 #include <errno.h>
@@ -314,6 +316,16 @@ json_t *json_hex64(uint64_t v)
     char text[17];
     snprintf(text, sizeof text, "%016" PRIx64, v);
     return json_string(text);
+}
+
+const char *shown(const char *text)
+{
+    static char ring[4][4200];
+    static unsigned next;
+    char *out = ring[next++ % 4];
+    snprintf(out, sizeof ring[0], "%s", text);
+    hub_clean(out);
+    return out;
 }
 
 int print_json(json_t *document)

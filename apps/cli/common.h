@@ -127,7 +127,9 @@ bool interrupted(void); /* since the last interrupt_set */
 
 /* Text as a JSON string; bytes that are no UTF-8 become U+FFFD. */
 json_t *json_text(const char *s, size_t n);
-json_t *json_hex64(uint64_t v);   /* "0123456789abcdef" */
+json_t *json_hex64(uint64_t v); /* "0123456789abcdef" */
+/* Names out of files and of files, as a terminal may see them: control characters are question marks, long ones are cut. Valid until the fourth call after. */
+const char *shown(const char *text);
 int print_json(json_t *document); /* takes ownership; main reports when stdout cannot be written */
 
 #endif

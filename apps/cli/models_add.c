@@ -197,6 +197,7 @@ static json_t *from_path(const char *model, const add_options *o, im_error *err)
     }
     if (asprintf(&whole, "%s%s%s", folder, folder[0] == 0 ? "" : "/", model) < 0) whole = NULL;
     if (whole != NULL) name = o->name == NULL ? registry_name_of_path(whole) : strdup(o->name);
+    if (name != NULL) hub_clean(name);
     if (name != NULL) entry = json_pack("{s:s, s:s}", "name", name, "path", whole);
     if (entry == NULL) hub_fail(err, IM_ERR_ARGUMENT, "%s: the name is no UTF-8; give one with --name", model);
     free(whole);
@@ -250,7 +251,7 @@ int models_add(int argc, char **argv)
     json_t *entry = add_model(about.name, rest.item[0], &o, &code);
     if (entry == NULL) return code;
     if (json) return print_json(entry);
-    printf("%s: %s\n", registry_text(entry, "name"), registry_text(entry, "path"));
+    printf("%s: %s\n", shown(registry_text(entry, "name")), shown(registry_text(entry, "path")));
     json_decref(entry);
     return EXIT_DONE;
 }

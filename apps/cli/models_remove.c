@@ -87,7 +87,7 @@ static bool agreed(const target *t, bool yes)
     if (t->in_cache)
         snprintf(question, sizeof question, "delete commit %s of %s from the cache, for all tools?", t->commit, t->id.name);
     else
-        snprintf(question, sizeof question, "delete %s?", t->path);
+        snprintf(question, sizeof question, "delete %s?", shown(t->path));
     return ask_yes(question);
 }
 
@@ -103,8 +103,8 @@ static int report(const char *name, bool was_registered, bool deleted, uint64_t 
     if (json)
         return print_json(json_pack("{s:s, s:b, s:b, s:I}", "name", name, "registration_removed", (int)was_registered, "deleted",
                                     (int)deleted, "freed_bytes", (json_int_t)bytes));
-    if (was_registered) printf("%s: no longer registered\n", name);
-    if (deleted) printf("%s: deleted, %s freed\n", name, hub_bytes(size, sizeof size, bytes));
+    if (was_registered) printf("%s: no longer registered\n", shown(name));
+    if (deleted) printf("%s: deleted, %s freed\n", shown(name), hub_bytes(size, sizeof size, bytes));
     return EXIT_DONE;
 }
 

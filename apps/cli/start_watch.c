@@ -87,7 +87,7 @@ static void announce(const watch_options *o)
     if (o->json)
         print_json(json_pack("{s:s, s:s, s:i}", "url", url, "model", o->model, "port", o->port));
     else
-        printf("%s answers; chat at %s\n", o->model, url);
+        printf("%s answers; chat at %s\n", shown(o->model), url);
     fflush(stdout);
     if (o->browser) open_browser(url);
 }

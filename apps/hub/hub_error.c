@@ -15,10 +15,10 @@ static size_t character(const unsigned char *s)
     if (n == 1) return s[0] >= ' ' && s[0] != 127;
     for (size_t i = 1; i < n; i++)
         if ((s[i] & 0xc0) != 0x80) return 0;
-    return n;
+    return s[0] == 0xc2 && s[1] < 0xa0 ? 0 : n; /* U+0080 .. U+009F control terminals too */
 }
 
-static void clean(char *text)
+void hub_clean(char *text)
 {
     for (unsigned char *c = (unsigned char *)text; *c != 0;) {
         size_t n = character(c);
@@ -35,7 +35,7 @@ im_status hub_fail(im_error *err, im_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(err->message, sizeof err->message, format, args);
     va_end(args);
-    clean(err->message);
+    hub_clean(err->message);
     return status;
 }
 

@@ -11,4 +11,7 @@
 im_status hub_fail(im_error *err, im_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 im_status hub_no_memory(im_error *err);
 
+/* What may control a terminal, and what is no UTF-8, becomes question marks. */
+void hub_clean(char *text);
+
 #endif

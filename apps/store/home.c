@@ -96,11 +96,10 @@ static bool write_and_close(int fd, const char *text)
     return good;
 }
 
-im_status store_write(const char *path, const char *text, im_error *err)
+static im_status replace(const char *path, const char *text, im_error *err)
 {
     char *fresh;
-    im_status status = make_folders(path, err);
-    if (status != IM_OK) return status;
+    im_status status = IM_OK;
     if (asprintf(&fresh, "%s.XXXXXX", path) < 0) return hub_no_memory(err);
     int fd = mkstemp(fresh); /* 0600 */
     if (!write_and_close(fd, text) || rename(fresh, path) != 0) {
@@ -108,6 +107,17 @@ im_status store_write(const char *path, const char *text, im_error *err)
         if (fd >= 0) unlink(fresh);
     }
     free(fresh);
+    return status;
+}
+
+/* Where the name is a link, as of settings that are kept elsewhere, what it leads to is replaced and the link stays. */
+im_status store_write(const char *path, const char *text, im_error *err)
+{
+    im_status status = make_folders(path, err);
+    if (status != IM_OK) return status;
+    char *real = realpath(path, NULL);
+    status = replace(real == NULL ? path : real, text, err);
+    free(real);
     return status;
 }
 

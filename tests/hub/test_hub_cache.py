@@ -164,6 +164,11 @@ def folders():
 
 def registering():
     with Home() as home:
+        evil = 'a\x1b[31mb\nc\u009b.gguf'
+        shutil.copy(TINY, os.path.join(home.path, evil))
+        outputs = [home.run(*args).stdout for args in (('models', 'add', evil), ('models', 'list'), ('models', 'list', '--names'), ('models', 'registered'), ('models', 'show', evil),
+                                                       ('models', 'remove', 'a?[31mb?c??'))]
+        check(all(o and b'\x1b' not in o and b'\xc2\x9b' not in o for o in outputs) and b'no longer registered' in outputs[-1], f'control characters: {outputs}')
         path = os.path.join(home.path, 'x.gguf')
         shutil.copy(TINY, path)
         home.good('models', 'add', 'x.gguf')

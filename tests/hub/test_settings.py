@@ -51,6 +51,16 @@ def the_users_lines_stay():
         home.good('setup')
         home.good('setup', '--unset', 'host')
         check(open(path_of(home)).read() == before, 'nothing to change, but changed')
+    # A file that is kept elsewhere, behind a link.
+    with Home() as home:
+        kept = os.path.join(home.path, 'dotfiles.toml')
+        with open(kept, 'w') as f:
+            f.write('# mine\n')
+        os.makedirs(os.path.dirname(path_of(home)))
+        os.symlink(kept, path_of(home))
+        home.good('setup', '--set', 'port=9001')
+        text = open(kept).read()
+        check(os.path.islink(path_of(home)) and '# mine' in text and 'port = 9001' in text, f'behind a link: {text[:200]}')
 
 
 def who_wins():
