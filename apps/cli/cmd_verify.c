@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verify.h"
 
-#include <stdlib.h>
+#include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const arg_command about = {
     .name = "verify",
@@ -113,6 +114,13 @@ static int run_engine(verification *v, size_t *at)
     return code;
 }
 
+/* Ctrl-C between two requests, while an engine is opened: what was found so far is on stdout. */
+static void on_interrupt(int number)
+{
+    (void)number;
+    _exit(EXIT_INTERRUPTED);
+}
+
 /* ---- the outcome --------------------------------------------------------------------------------------------------------------------------- */
 
 static void print_difference(const json_t *d)
@@ -158,7 +166,7 @@ static int run_all(verification *v)
 {
     double begun = seconds_now();
     int code = EXIT_DONE;
-    v->report = verify_report_begin(v->model, &v->prompts, v->s->full);
+    v->report = verify_report_begin(v->model, v->s->full);
     if (v->report == NULL) return say(about.name, "out of memory");
     if (!v->s->json) print_title(v);
     for (size_t at = 0; at < v->arms.count && code == EXIT_DONE;) code = run_engine(v, &at);
@@ -218,6 +226,7 @@ int cmd_verify(int argc, char **argv)
     if (s.device != NULL && strcmp(s.device, "auto") == 0) s.device = NULL;
     if (s.device != NULL && !device_is_known(s.device))
         return args_wrong(&about, "--device: \"%s\" is none of auto, cpu, cuda, cuda:N", s.device);
+    signal(SIGINT, on_interrupt);
     im_model *model = open_model(about.name, rest.item[0], false, NULL);
     if (model == NULL) return EXIT_FAILED;
     code = verify(&s, model);

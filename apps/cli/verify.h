@@ -96,7 +96,7 @@ int verify_run(im_engine *e, const verify_arm *arm, verify_prompts *prompts, boo
 /* ---- reports (verify_report.c, verify_compare.c) ---- */
 
 /* Identity of what computes, and lists for what is to come. */
-json_t *verify_report_begin(const im_model *model, const verify_prompts *prompts, bool full);
+json_t *verify_report_begin(const im_model *model, bool full);
 /* Adds an arm with its outcomes, and its rows to the table on stdout when `table`. */
 void verify_report_arm(json_t *report, const verify_arm *arm, const im_engine *e, const verify_prompts *prompts,
                        const verify_outcome *outcome, bool table);

@@ -38,9 +38,8 @@ static json_t *list_levels(void)
     return list;
 }
 
-json_t *verify_report_begin(const im_model *model, const verify_prompts *prompts, bool full)
+json_t *verify_report_begin(const im_model *model, bool full)
 {
-    (void)prompts;
     return json_pack("{s:s, s:s, s:i, s:o, s:s, s:o, s:o, s:[], s:[], s:[]}", "report", "ironmule verify", "version", im_version(),
                      "numerics", im_numerics_version(), "model", model_identity(model), "extent", full ? "full" : "quick",
                      "cpu_levels", list_levels(), "gpus", list_gpus(), "left_out", "prompts", "arms");

@@ -89,6 +89,7 @@ static im_status finish(watch *w, verify_outcome *out, im_error *err)
     interrupt_set(w->request);
     im_status status = im_request_wait(w->request, &r, err);
     interrupt_clear();
+    if (status == IM_OK && interrupted()) status = IM_ERR_CANCELLED; /* it was done already, but what follows is not wanted */
     if (status != IM_OK) return status;
     if (w->is_reference) keep_reference(w->prompt, &r);
     judge(w, &r, out);
