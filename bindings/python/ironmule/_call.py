@@ -47,9 +47,9 @@ def _stop_strings(stop: Any) -> list[bytes]:
 
 
 class Call:
-    """Submits at once. `on_text` gets each piece of text, on the engine's thread; `on_end` is called there last. Neither may wait or raise.
+    """`on_text` gets each piece of text, on the engine's thread; `on_end` is called there last. Neither may wait or raise.
 
-    Ends by `result()`, which frees, or by `abandon()`. Both may be called from any thread and more than once.
+    Begins by `submit()`, ends by `result()`, which frees, or by `abandon()`. Both may be called from any thread and more than once.
     """
 
     def __init__(
@@ -70,24 +70,30 @@ class Call:
         self._problem: BaseException | None = None
         self._handle = ctypes.c_void_p()
         self._lock = threading.RLock()  # a finaliser may come in between
-        self._freed = False
-        self.ended = threading.Event()
+        # The handle while it is to be freed, behind an end mark; see _free.
+        self._box: list[Any] = [None, self._handle]
+        self._over = False
+        self._running = threading.Lock()  # held until the end; threading.Event breaks when Ctrl-C comes at the wrong moment
+        self._running.acquire()
         # The library calls these until the request is freed; `calls` of the engine keeps them until then.
         self._end_thunk: Any = _abi.OnEnd(self._ended)
         sees_tokens = on_text is not None or on_logits is not None or self._logprobs is not None
         self._token_thunk: Any = _abi.OnToken(self._token) if sees_tokens else _NO_TOKEN
-        options, keep = self._options(request, ids, cached)
+        self._options: Any
+        self._options, self._keep = self._make_options(request, ids, cached)
+
+    def submit(self) -> None:
         error = _abi.Error()
         try:
-            with engine.use():
+            with self._engine.use() as engine:
                 engine.calls.add(self)
-                check(lib().im_request_submit(engine.handle, options, self._handle, error), error)
+                check(lib().im_request_submit(engine.handle, self._options, self._handle, error), error)
         except BaseException:
             self.abandon()
             raise
-        del keep
+        self._keep.clear()  # the library has its own copies
 
-    def _options(self, r: Request, ids: list[int], cached: bool) -> tuple[_abi.RequestOptions, list[Any]]:
+    def _make_options(self, r: Request, ids: list[int], cached: bool) -> tuple[_abi.RequestOptions, list[Any]]:
         """The options, and what they point to."""
         o = _abi.RequestOptions()
         lib().im_request_options_init(o, ctypes.sizeof(o))
@@ -150,7 +156,7 @@ class Call:
             return False
 
     def _ended(self, _user: Any) -> None:
-        self.ended.set()
+        self._running.release()
         if self._on_end is not None:
             try:
                 self._on_end()
@@ -162,34 +168,38 @@ class Call:
     def cancel(self) -> None:
         """Never waits."""
         with self._lock:
-            if self._handle and not self._freed:
+            if self._box and self._handle:
                 lib().im_request_cancel(self._handle)
 
-    def _take(self) -> bool:
-        """True to the one who shall free."""
-        with self._lock:
-            mine, self._freed = not self._freed, True
-            return mine
-
     def _free(self) -> None:
+        """Once, whoever calls it, and again when Ctrl-C came in between. Taking the handle out and freeing it is one step of the interpreter: between two,
+        Ctrl-C would lose it or leave it to be freed twice."""
         with self._lock:
-            handle, self._handle = self._handle, ctypes.c_void_p()
-        if handle:
-            lib().im_request_free(handle)
+            if self._box:
+                any(map(lib().im_request_free, iter(self._box.pop, None)))
         self._engine.calls.discard(self)
-        self._end_thunk = self._token_thunk = self._on_text = self._on_logits = self._on_end = None
+        self._options = self._end_thunk = self._token_thunk = self._on_text = self._on_logits = self._on_end = None
+        self._over = True
 
     def abandon(self) -> None:
         """Cancels and lets go; the request's place is free within one step. Never waits, so a finaliser may do it."""
-        if self._engine.mine and not self._freed:
-            self.cancel()
-            if self._take():
-                hand_over(self._free)
+        if self._over or not self._engine.mine:
+            return
+        self.cancel()
+        if self._handle:
+            hand_over(self._free)
+        else:
+            self._free()
+
+    @property
+    def mine(self) -> bool:
+        """Does it belong to this process?"""
+        return self._engine.mine
 
     def wait(self) -> Result:
         """Waits and returns the result. Ctrl-C cancels the request."""
         try:
-            self.ended.wait()
+            self._running.acquire()
             return self.result()
         except BaseException:
             self.abandon()
@@ -197,12 +207,13 @@ class Call:
 
     def result(self) -> Result:
         """After the end: what came of it, or the exception."""
-        if not self._take():
-            raise ClosedError("the request was closed")
         c_result, error = _abi.Result(), _abi.Error()
         try:
-            status = lib().im_request_wait(self._handle, c_result, error)
-            result = self._convert(c_result)
+            with self._lock:
+                if not self._box:
+                    raise ClosedError("the request was closed")
+                status = lib().im_request_wait(self._handle, c_result, error)
+                result = self._convert(c_result)
         finally:
             self._free()
         if status != 0:
@@ -237,3 +248,17 @@ class Call:
             metrics=metrics,
             logprobs=tuple(self._logprobs) if self._logprobs is not None else None,
         )
+
+
+class Held:
+    """A submitted call in the hands of a user: when it is dropped, wherever Ctrl-C came, the call is abandoned."""
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        call.submit()
+
+    def wait(self) -> Result:
+        return self.call.wait()
+
+    def __del__(self) -> None:
+        self.call.abandon()

@@ -3,7 +3,7 @@
 
 Rules:
   - A call into C holds the engine by `use()`; `close()` refuses new uses, cancels the requests, waits until no call is inside, and only then frees.
-  - What waits for a computation waits in Python (threading.Event), never in C: so Ctrl-C comes at once, and `close()` need not wait for it.
+  - What waits for a computation waits in Python (a lock), never in C: so Ctrl-C comes at once, and `close()` need not wait for it.
   - A finaliser never frees by itself: the garbage collector may run it on a thread of the engine's own, which must not wait for itself. It cancels, which
     never waits, and hands over to a fresh thread.
   - Engines are in `_open` until they are closed, so nothing that C may still call is collected. At exit of the interpreter all are closed.
@@ -17,6 +17,7 @@ import atexit
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from ._call import Call
 
 T = TypeVar("T")
+
+FORKED = (
+    "this Runtime belongs to the process that loaded it, and this is a child made by fork: "
+    'load a Runtime in the child, or let multiprocessing "spawn" its processes'
+)
 
 _open: set[Engine] = set()
 _exiting = False
@@ -43,38 +49,27 @@ def hand_over(work: Callable[[], None]) -> None:
             pass  # the interpreter ends, or there are no more threads: the work is left to exit
 
 
-def interruptible(work: Callable[[], T], undo: Callable[[T], None]) -> T:
-    """Runs a C call that waits. On the main thread it is done by another one, so that Ctrl-C comes at once; what arrives afterwards is undone."""
+def interruptible(work: Callable[[], T]) -> T:
+    """Runs a C call that waits. On the main thread another one does it, so that Ctrl-C comes at once; what it gives back afterwards is dropped."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    lock, done = threading.Lock(), threading.Event()
+    running = threading.Lock()  # held until the end
+    running.acquire()
     box: list[T] = []
     failed: list[BaseException] = []
-    left = False
 
     def run() -> None:
         try:
             box.append(work())
         except BaseException as problem:
             failed.append(problem)
-        with lock:
-            done.set()
-            unwanted = left
-        if unwanted and box:
-            undo(box[0])
+        running.release()
 
     threading.Thread(target=run, daemon=True, name="ironmule-wait").start()
-    try:
-        done.wait()
-    except BaseException:
-        with lock:
-            left, came = True, done.is_set()
-        if came and box:
-            undo(box[0])
-        raise
+    running.acquire()
     if failed:
-        raise failed[0]
-    return box[0]
+        raise failed.pop()
+    return box.pop()
 
 
 class Engine:
@@ -83,9 +78,10 @@ class Engine:
     def __init__(self, path: bytes, prepare: Callable[[Any, _abi.EngineOptions], None]) -> None:
         """`prepare(model, options)` fills the options in; may raise. Waits until the engine is ready."""
         self.pid = os.getpid()
-        self._cond = threading.Condition(threading.RLock())
-        self._uses = 0
-        self._closing = self._taken = self._closed = False
+        self._lock = threading.RLock()  # a finaliser may come in between
+        self._users: set[object] = set()
+        self._closing = self._closed = False
+        self._shutting = threading.Lock()
         self.calls: set[Call] = set()
         self.model, self.handle = ctypes.c_void_p(), ctypes.c_void_p()
         error, options = _abi.Error(), _abi.EngineOptions()
@@ -112,45 +108,43 @@ class Engine:
     def use(self) -> Iterator[Engine]:
         """Keeps the handles valid. Raises ForkedError, ClosedError."""
         if not self.mine:
-            raise ForkedError(
-                "this Runtime belongs to the process that loaded it, and this is a child made by fork: "
-                'load a Runtime in the child, or let multiprocessing "spawn" its processes'
-            )
-        with self._cond:
-            if _exiting and threading.current_thread() is not threading.main_thread():
-                raise SystemExit  # ends a daemon thread without a word: the interpreter is going
-            if self._closing or _exiting:
-                raise ClosedError("the Runtime is closed")
-            self._uses += 1
+            raise ForkedError(FORKED)
+        user = object()
         try:
+            with self._lock:
+                if _exiting and threading.current_thread() is not threading.main_thread():
+                    raise SystemExit  # ends a daemon thread without a word: the interpreter is going
+                if self._closing or _exiting:
+                    raise ClosedError("the Runtime is closed")
+                self._users.add(user)
             yield self
         finally:
-            with self._cond:
-                self._uses -= 1
-                if self._uses == 0:
-                    self._cond.notify_all()
+            # First of all and in one step, wherever Ctrl-C comes: close() waits for it.
+            self._users.discard(user)
 
     def close(self) -> None:
         """Cancels what runs, waits for calls that are inside, frees. Again, or by several threads: waits until it is done. In a child: nothing."""
         if not self.mine:
             return
-        with self._cond:
+        with self._lock:
             self._closing = True
             for call in list(self.calls):
                 call.cancel()
-            self._cond.wait_for(lambda: self._uses == 0)
-            if self._taken:
-                self._cond.wait_for(lambda: self._closed)
-                return
-            self._taken = True
-        try:
-            lib().im_engine_close(self.handle)
-            lib().im_model_close(self.model)
-        finally:
-            with self._cond:
+        # Looked at again and again, as threading.Condition breaks when Ctrl-C comes at the wrong moment. Calls are short.
+        while self._users:
+            time.sleep(0.001)
+        if _exiting:
+            self._shut()  # no threads any more
+        else:
+            interruptible(self._shut)
+
+    def _shut(self) -> None:
+        with self._shutting:
+            if not self._closed:
+                lib().im_engine_close(self.handle)
+                lib().im_model_close(self.model)
                 self._closed = True
-                self._cond.notify_all()
-            _open.discard(self)
+                _open.discard(self)
 
 
 def exception(engine: Engine, status: int, message: str) -> BaseException:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _abi, _text
-from ._call import Call, id_array
+from ._call import Call, Held, id_array
 from ._engine import Engine, Owner, exception, interruptible
 from ._library import c_string, check, lib
 from .errors import ArgumentError, IronMuleError, UnsupportedError
@@ -131,7 +131,7 @@ class Runtime:
             o.cache_ram = _cache_bytes(model, o, mode.cache_bytes)
 
         self = cls.__new__(cls)
-        self._owner = Owner(interruptible(lambda: Engine(file, prepare), Engine.close))
+        self._owner = interruptible(lambda: Owner(Engine(file, prepare)))
         return self
 
     # ---- lifetime ----
@@ -157,7 +157,7 @@ class Runtime:
 
     # ---- answers ----
 
-    def _submit(self, r: Request, **callbacks: Any) -> Call:
+    def _call(self, r: Request, **callbacks: Any) -> Call:
         engine, session = self._owner.engine, isinstance(r.plan, ReusableSessionPlan)
         if r.plan is not None and not session and not isinstance(r.plan, StrictOneShotPlan):
             raise ArgumentError(f"plan: StrictOneShotPlan() or the result of session_plan() is needed, not {r.plan!r}")
@@ -181,7 +181,7 @@ class Runtime:
         >>> runtime.generate("Hello", max_tokens=5, stop=["."]).text        # doctest: +SKIP
         'Hello! How can I'
         """
-        return self._submit(Request(prompt, **options)).wait()
+        return Held(self._call(Request(prompt, **options))).wait()
 
     def stream(self, prompt: str | None = None, **options: Unpack[Options]) -> Stream:
         """The same, piece by piece: a `Stream` to iterate over, whose `result` is there at the end. The request begins at once.
@@ -190,7 +190,7 @@ class Runtime:
         ...     print(piece, end="", flush=True)
         """
         request = Request(prompt, **options)
-        return Stream(self._owner, lambda on_text, on_end: self._submit(request, on_text=on_text, on_end=on_end))
+        return Stream(self._owner, lambda on_text, on_end: self._call(request, on_text=on_text, on_end=on_end))
 
     async def agenerate(self, prompt: str | None = None, **options: Unpack[Options]) -> Result:
         """`generate` for asyncio: the event loop is free meanwhile. Cancelling the task cancels the request.
@@ -200,12 +200,12 @@ class Runtime:
         import asyncio
 
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
-        call = self._submit(Request(prompt, **options), on_end=lambda: loop.call_soon_threadsafe(ended.set))
+        held = Held(self._call(Request(prompt, **options), on_end=lambda: loop.call_soon_threadsafe(ended.set)))
         try:
             await ended.wait()
-            return call.result()
+            return held.call.result()
         except BaseException:
-            call.abandon()
+            held.call.abandon()
             raise
 
     def astream(self, prompt: str | None = None, **options: Unpack[Options]) -> AsyncStream:
@@ -215,7 +215,7 @@ class Runtime:
         ...     print(piece, end="", flush=True)
         """
         request = Request(prompt, **options)
-        return AsyncStream(self._owner, lambda on_text, on_end: self._submit(request, on_text=on_text, on_end=on_end))
+        return AsyncStream(self._owner, lambda on_text, on_end: self._call(request, on_text=on_text, on_end=on_end))
 
     def serve(self, requests: Sequence[Request], *, return_exceptions: bool = False) -> list[Result]:
         """A group of requests, answered under the Runtime's mode: in turn, or up to max_width at a time. Waits for all; results in the order of `requests`.
@@ -224,17 +224,17 @@ class Runtime:
 
         >>> runtime.serve([ironmule.Request(q, max_tokens=32) for q in questions])          # doctest: +SKIP
         """
-        calls: list[Call | IronMuleError] = []
+        calls: list[Held | IronMuleError] = []
         results: list[Any] = []
         try:
             for request in requests:
-                calls.append(self._attempt(lambda request=request: self._submit(request), return_exceptions))  # type: ignore[misc]
+                calls.append(self._attempt(lambda request=request: Held(self._call(request)), return_exceptions))  # type: ignore[misc]
             for call in calls:
-                results.append(self._attempt(call.wait, return_exceptions) if isinstance(call, Call) else call)
+                results.append(self._attempt(call.wait, return_exceptions) if isinstance(call, Held) else call)
         except BaseException:
             for call in calls:
-                if isinstance(call, Call):
-                    call.abandon()
+                if isinstance(call, Held):
+                    call.call.abandon()
             raise
         return results
 
@@ -270,7 +270,7 @@ class Runtime:
             request = Request(prompt_ids=self._common_ids(session), max_tokens=1)
         # The request that computes it; what it generates is of no use.
         call = Call(engine, request, list(request.prompt_ids or ()), "reusable-session", cached=True)
-        session.prefix_tokens = call.wait().metrics.prompt_tokens
+        session.prefix_tokens = Held(call).wait().metrics.prompt_tokens
         return session
 
     def _cache(self) -> int:
@@ -363,7 +363,7 @@ class Runtime:
         def take(pointer: Any, n: int) -> None:
             rows.append(numpy.ctypeslib.as_array(pointer, (n,)).copy())
 
-        self._submit(Request(prompt, **options), on_logits=take).wait()
+        Held(self._call(Request(prompt, **options), on_logits=take)).wait()
         return numpy.stack(rows)
 
     def perplexity(self, text: str | Sequence[int]) -> Score:
@@ -383,7 +383,7 @@ class Runtime:
                 return int(lib().im_engine_score(engine.handle, ids, len(ids), logprobs, best, None, go_on, None, error))
 
         try:
-            status = interruptible(work, lambda _status: None)
+            status = interruptible(work)
         except BaseException:
             left[0] = True
             raise

@@ -8,16 +8,16 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Union
 
-from ._call import Call
-from ._engine import Owner
-from .errors import ClosedError
+from ._call import Call, Held
+from ._engine import FORKED, Owner
+from .errors import ClosedError, ForkedError
 from .results import Result
 
 if TYPE_CHECKING:
     import asyncio
 
-#: Submits, given what gets each piece and what is called at the end.
-Submit = Callable[[Callable[[str], None], Callable[[], None]], Call]
+#: Makes the call, given what gets each piece and what is called at the end.
+Make = Callable[[Callable[[str], None], Callable[[], None]], Call]
 _Items = Union[str, None]
 
 
@@ -33,17 +33,19 @@ class Stream(Iterator[str]):
     time may iterate; any may close. Errors: those of `Runtime.generate`, from the iteration.
     """
 
-    def __init__(self, owner: Owner, submit: Submit) -> None:
+    def __init__(self, owner: Owner, make: Make) -> None:
         self._owner = owner
         self._result: Result | None = None
         self._closed = False
         self._items: SimpleQueue[_Items] = SimpleQueue()
         items = self._items
-        self._call = submit(items.put, lambda: items.put(None))
+        self._held = Held(make(items.put, lambda: items.put(None)))
 
     def __next__(self) -> str:
         if self._result is not None:
             raise StopIteration
+        if not self._held.call.mine:
+            raise ForkedError(FORKED)
         try:
             piece = self._items.get()
             if self._closed:
@@ -51,9 +53,9 @@ class Stream(Iterator[str]):
             if piece is not None:
                 return piece
             self._items.put(None)  # whoever asks once more shall not wait
-            self._result = self._call.result()
+            self._result = self._held.call.result()
         except BaseException:
-            self._call.abandon()
+            self._held.call.abandon()
             raise
         raise StopIteration
 
@@ -68,7 +70,7 @@ class Stream(Iterator[str]):
     def close(self) -> None:
         """Cancels what has not ended. May be called again."""
         self._closed = True
-        self._call.abandon()
+        self._held.call.abandon()
         self._items.put(None)
 
     def __enter__(self) -> Stream:
@@ -76,11 +78,6 @@ class Stream(Iterator[str]):
 
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        call = getattr(self, "_call", None)
-        if call is not None:
-            call.abandon()
 
 
 class AsyncStream(AsyncIterator[str]):
@@ -92,7 +89,7 @@ class AsyncStream(AsyncIterator[str]):
     `result` is there when the iteration has ended. Cancelling the task that iterates cancels the request, and so does `aclose()`.
     """
 
-    def __init__(self, owner: Owner, submit: Submit) -> None:
+    def __init__(self, owner: Owner, make: Make) -> None:
         import asyncio
 
         self._owner = owner
@@ -104,7 +101,7 @@ class AsyncStream(AsyncIterator[str]):
         def post(item: _Items) -> None:
             loop.call_soon_threadsafe(items.put_nowait, item)
 
-        self._call = submit(post, lambda: post(None))
+        self._held = Held(make(post, lambda: post(None)))
 
     def __aiter__(self) -> AsyncStream:
         return self
@@ -112,6 +109,8 @@ class AsyncStream(AsyncIterator[str]):
     async def __anext__(self) -> str:
         if self._result is not None:
             raise StopAsyncIteration
+        if not self._held.call.mine:
+            raise ForkedError(FORKED)
         try:
             piece = await self._items.get()
             if self._closed:
@@ -119,9 +118,9 @@ class AsyncStream(AsyncIterator[str]):
             if piece is not None:
                 return piece
             self._items.put_nowait(None)
-            self._result = self._call.result()
+            self._result = self._held.call.result()
         except BaseException:
-            self._call.abandon()
+            self._held.call.abandon()
             raise
         raise StopAsyncIteration
 
@@ -135,10 +134,5 @@ class AsyncStream(AsyncIterator[str]):
     async def aclose(self) -> None:
         """Cancels what has not ended. May be called again."""
         self._closed = True
-        self._call.abandon()
+        self._held.call.abandon()
         self._items.put_nowait(None)
-
-    def __del__(self) -> None:
-        call = getattr(self, "_call", None)
-        if call is not None:
-            call.abandon()

@@ -14,6 +14,7 @@ from conftest import LONG, SLOWER, TINY
 
 import ironmule
 from ironmule import _engine
+from ironmule._call import Held
 
 ENDLESS = {"max_tokens": LONG - 100, "ignore_eos": True}
 
@@ -280,5 +281,5 @@ def test_errors_inside_a_callback(tiny: ironmule.Runtime) -> None:
         raise ZeroDivisionError("inside")
 
     with pytest.raises(ZeroDivisionError, match="inside"):
-        tiny._submit(ironmule.Request("a"), on_logits=take).wait()
+        Held(tiny._call(ironmule.Request("a"), on_logits=take)).wait()
     assert tiny.generate("a", max_tokens=2).tokens
