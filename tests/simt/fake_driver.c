@@ -29,6 +29,27 @@ typedef struct graph {
     recorded *launch;
 } graph;
 
+/* What a stream has been told and has not done yet. */
+typedef struct order order;
+struct order {
+    order *next;
+    void *to;         /* copies and fills; NULL: a launch, or a graph's */
+    const void *from; /* NULL: fill */
+    void *snapshot;   /* of memory that is not pinned: the driver has read it when the call returns */
+    size_t bytes;
+    unsigned char value;
+    const graph *replayed;
+    recorded launch;
+};
+
+typedef struct stream {
+    order *first, **last;
+} stream;
+
+typedef struct event {
+    stream *of;
+} event;
+
 static struct {
     pthread_mutex_t lock;
     const fake_kernel *kernel;
@@ -116,6 +137,78 @@ static void check_range(im__cuda_ptr p, size_t bytes)
     }
     pthread_mutex_unlock(&f.lock);
     if (!inside) complain("a copy goes beyond device memory");
+}
+
+static bool is_pinned(const void *p)
+{
+    bool pinned = false;
+    pthread_mutex_lock(&f.lock);
+    for (size_t i = 0; i < MOST; i++)
+        pinned = pinned || (f.thing[i].kind == PINNED && (const char *)p >= f.thing[i].at &&
+                            (const char *)p < f.thing[i].at + f.thing[i].bytes);
+    pthread_mutex_unlock(&f.lock);
+    return pinned;
+}
+
+/* ---- streams: nothing is done before somebody waits for it ------------------------------------------------------------------------ */
+
+static void run(const fake_kernel *k, const im__cuda_launch *l, void **parameters);
+
+static void *allocate(size_t bytes)
+{
+    void *at = malloc(bytes == 0 ? 1 : bytes);
+    if (at == NULL) complain("out of memory");
+    return at;
+}
+
+static order *tell(im__cuda_stream to)
+{
+    stream *s = to;
+    order *o = allocate(sizeof *o);
+    *o = (order){.next = NULL};
+    *s->last = o;
+    s->last = &o->next;
+    return o;
+}
+
+static void forget(recorded *r)
+{
+    for (int i = 0; i < PARAMETERS; i++) free(r->parameter[i]);
+}
+
+static void carry_out(order *o)
+{
+    if (o->replayed != NULL)
+        for (size_t i = 0; i < o->replayed->count; i++)
+            run(o->replayed->launch[i].kernel, &o->replayed->launch[i].launch,
+                (void **)(uintptr_t)o->replayed->launch[i].parameter);
+    else if (o->to == NULL)
+        run(o->launch.kernel, &o->launch.launch, o->launch.parameter);
+    else if (o->from == NULL)
+        memset(o->to, o->value, o->bytes);
+    else
+        memmove(o->to, o->from, o->bytes);
+}
+
+/* All that a stream has been told; without `really` it is dropped. */
+static void end(stream *s, bool really)
+{
+    for (order *o = s->first, *next; o != NULL; o = next) {
+        next = o->next;
+        if (really) carry_out(o);
+        forget(&o->launch);
+        free(o->snapshot);
+        free(o);
+    }
+    *s = (stream){.last = &s->first};
+}
+
+static void copy(void *to, const void *from, size_t bytes, im__cuda_stream s)
+{
+    order *o = tell(s);
+    o->to = to;
+    o->from = from;
+    o->bytes = bytes;
 }
 
 #define MAYBE_FAIL()                                                                                                               \
@@ -275,78 +368,99 @@ static im__cuda_result host_alloc(void **p, size_t bytes, unsigned flags)
 
 static im__cuda_result host_free(void *p) { return give(PINNED, p); }
 
-static im__cuda_result copy_in(im__cuda_ptr to, const void *from, size_t bytes, im__cuda_stream stream)
+static im__cuda_result copy_in(im__cuda_ptr to, const void *from, size_t bytes, im__cuda_stream s)
 {
-    check(STREAM, stream);
+    check(STREAM, s);
     MAYBE_FAIL();
     check_range(to, bytes);
-    memcpy((void *)(uintptr_t)to, from, bytes);
+    void *snapshot = is_pinned(from) ? NULL : memcpy(allocate(bytes), from, bytes);
+    order *o = tell(s);
+    *o = (order){.to = (void *)(uintptr_t)to, .from = snapshot == NULL ? from : snapshot, .snapshot = snapshot, .bytes = bytes};
     return 0;
 }
 
-static im__cuda_result copy_out(void *to, im__cuda_ptr from, size_t bytes, im__cuda_stream stream)
+static im__cuda_result copy_out(void *to, im__cuda_ptr from, size_t bytes, im__cuda_stream s)
 {
-    check(STREAM, stream);
+    check(STREAM, s);
     MAYBE_FAIL();
     check_range(from, bytes);
-    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    copy(to, (const void *)(uintptr_t)from, bytes, s);
     return 0;
 }
 
-static im__cuda_result copy_within(im__cuda_ptr to, im__cuda_ptr from, size_t bytes, im__cuda_stream stream)
+static im__cuda_result copy_within(im__cuda_ptr to, im__cuda_ptr from, size_t bytes, im__cuda_stream s)
 {
+    check(STREAM, s);
+    MAYBE_FAIL();
+    check_range(to, bytes);
     check_range(from, bytes);
-    return copy_in(to, (const void *)(uintptr_t)from, bytes, stream);
+    copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes, s);
+    return 0;
 }
 
-static im__cuda_result fill(im__cuda_ptr p, unsigned char value, size_t bytes, im__cuda_stream stream)
+static im__cuda_result fill(im__cuda_ptr p, unsigned char value, size_t bytes, im__cuda_stream s)
 {
-    check(STREAM, stream);
+    check(STREAM, s);
     MAYBE_FAIL();
     check_range(p, bytes);
-    memset((void *)(uintptr_t)p, value, bytes);
+    order *o = tell(s);
+    o->to = (void *)(uintptr_t)p;
+    o->bytes = bytes;
+    o->value = value;
     return 0;
 }
 
-static im__cuda_result stream_create(im__cuda_stream *stream, unsigned flags)
+static im__cuda_result stream_create(im__cuda_stream *out, unsigned flags)
 {
     (void)flags;
     MAYBE_FAIL();
-    *stream = take(STREAM, 1);
+    stream *s = take(STREAM, sizeof *s);
+    *s = (stream){.last = &s->first};
+    *out = s;
     return 0;
 }
 
-static im__cuda_result stream_destroy(im__cuda_stream stream) { return give(STREAM, stream); }
-
-static im__cuda_result stream_wait(im__cuda_stream stream)
+static im__cuda_result stream_destroy(im__cuda_stream s)
 {
-    check(STREAM, stream);
+    check(STREAM, s);
+    end(s, false);
+    return give(STREAM, s);
+}
+
+static im__cuda_result stream_wait(im__cuda_stream s)
+{
+    check(STREAM, s);
     MAYBE_FAIL();
+    end(s, true);
     return 0;
 }
 
-static im__cuda_result event_create(im__cuda_event *event, unsigned flags)
+static im__cuda_result event_create(im__cuda_event *out, unsigned flags)
 {
     (void)flags;
     MAYBE_FAIL();
-    *event = take(EVENT, 1);
+    event *e = take(EVENT, sizeof *e);
+    *e = (event){NULL};
+    *out = e;
     return 0;
 }
 
-static im__cuda_result event_destroy(im__cuda_event event) { return give(EVENT, event); }
+static im__cuda_result event_destroy(im__cuda_event e) { return give(EVENT, e); }
 
-static im__cuda_result event_record(im__cuda_event event, im__cuda_stream stream)
+static im__cuda_result event_record(im__cuda_event e, im__cuda_stream s)
 {
-    check(EVENT, event);
-    check(STREAM, stream);
+    check(EVENT, e);
+    check(STREAM, s);
     MAYBE_FAIL();
+    ((event *)e)->of = s;
     return 0;
 }
 
-static im__cuda_result event_wait(im__cuda_event event)
+static im__cuda_result event_wait(im__cuda_event e)
 {
-    check(EVENT, event);
+    check(EVENT, e);
     MAYBE_FAIL();
+    if (((event *)e)->of != NULL) end(((event *)e)->of, true);
     return 0;
 }
 
@@ -367,10 +481,8 @@ static void run(const fake_kernel *k, const im__cuda_launch *l, void **parameter
     if (k->run != NULL) k->run(l, parameters);
 }
 
-static void record(graph *g, const fake_kernel *k, const im__cuda_launch *l, void **parameters)
+static void record(recorded *r, const fake_kernel *k, const im__cuda_launch *l, void **parameters)
 {
-    if (g->count == MOST_LAUNCHES) complain("a graph is too long");
-    recorded *r = &g->launch[g->count++];
     *r = (recorded){.kernel = k, .launch = *l};
     r->launch.attribute = NULL;
     for (int i = 0; i < PARAMETERS && k->size[i] > 0; i++) {
@@ -385,17 +497,15 @@ static im__cuda_result launch(const im__cuda_launch *l, im__cuda_function functi
     (void)extra;
     check(STREAM, l->stream);
     MAYBE_FAIL();
-    if (f.capturing != NULL)
-        record(f.capturing, function, l, parameters);
-    else
-        run(function, l, parameters);
+    if (f.capturing != NULL && f.capturing->count == MOST_LAUNCHES) complain("a graph is too long");
+    record(f.capturing != NULL ? &f.capturing->launch[f.capturing->count++] : &tell(l->stream)->launch, function, l, parameters);
     return 0;
 }
 
-static im__cuda_result capture_begin(im__cuda_stream stream, int mode)
+static im__cuda_result capture_begin(im__cuda_stream s, int mode)
 {
     (void)mode;
-    check(STREAM, stream);
+    check(STREAM, s);
     MAYBE_FAIL();
     if (f.capturing != NULL) complain("a capture inside another");
     f.capturing = take(GRAPH, sizeof *f.capturing);
@@ -406,14 +516,13 @@ static im__cuda_result capture_begin(im__cuda_stream stream, int mode)
 
 static void clear(graph *g)
 {
-    for (size_t i = 0; i < g->count; i++)
-        for (int k = 0; k < PARAMETERS; k++) free(g->launch[i].parameter[k]);
+    for (size_t i = 0; i < g->count; i++) forget(&g->launch[i]);
     free(g->launch);
 }
 
-static im__cuda_result capture_end(im__cuda_stream stream, im__cuda_graph *out)
+static im__cuda_result capture_end(im__cuda_stream s, im__cuda_graph *out)
 {
-    check(STREAM, stream);
+    check(STREAM, s);
     if (f.capturing == NULL) complain("nothing is captured");
     *out = f.capturing;
     f.capturing = NULL;
@@ -441,13 +550,12 @@ static im__cuda_result graph_instantiate(im__cuda_exec *exec, im__cuda_graph g, 
     return 0;
 }
 
-static im__cuda_result graph_launch(im__cuda_exec exec, im__cuda_stream stream)
+static im__cuda_result graph_launch(im__cuda_exec exec, im__cuda_stream s)
 {
     check(EXEC, exec);
-    check(STREAM, stream);
+    check(STREAM, s);
     MAYBE_FAIL();
-    graph *g = exec;
-    for (size_t i = 0; i < g->count; i++) run(g->launch[i].kernel, &g->launch[i].launch, g->launch[i].parameter);
+    tell(s)->replayed = exec;
     f.replays++;
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A CUDA driver of host memory: device addresses are host addresses, copies happen at once, kernels are functions that the test brings (the emulated ones, or none).
- * It knows what is allocated and refuses copies that go beyond, counts calls, and fails the one that a test wants to fail.
+ * A CUDA driver of host memory: device addresses are host addresses, kernels are functions that the test brings (the emulated ones, or none). A stream does nothing
+ * before somebody waits for it, so that memory which is used again too early, or an order between streams that nobody made, shows. It knows what is allocated and refuses copies that go beyond, counts calls, and fails the one that a test wants to fail.
  */
 #ifndef IRONMULE_TESTS_FAKE_DRIVER_H
 #define IRONMULE_TESTS_FAKE_DRIVER_H
