@@ -308,6 +308,78 @@ static void a_step_beyond_its_plan_is_refused(void **state)
     random_program_clear(&p);
 }
 
+/* A program with layers of both kinds. */
+static void program_of_two_pools(im__program *p)
+{
+    for (unsigned seed = 0;; seed++) {
+        random_program(p, seed);
+        if (im__kv_page_bytes(p, IM__POOL_FULL) > 0 && im__kv_page_bytes(p, IM__POOL_WINDOW) > 0) return;
+        random_program_clear(p);
+    }
+}
+
+static void all_sequences_may_be_at_their_end(void **state)
+{
+    (void)state;
+    enum { ALL = 16, LONG = 5 };
+    im__program p;
+    im__backend *b;
+    im_error err;
+    int32_t pages[ALL][LONG], choice[ALL];
+    im__seq_tables tables[ALL];
+    im__row row[ALL];
+    program_of_two_pools(&p);
+    im__backend_options o = {.threads = 1,
+                             .max_rows = ALL,
+                             .max_logit_rows = ALL,
+                             .context = LONG * IM__PAGE,
+                             .sequences = ALL,
+                             .pages = {ALL * LONG, ALL * LONG}};
+    for (int i = 0; i < ALL; i++) {
+        for (int k = 0; k < LONG; k++) pages[i][k] = i * LONG + k;
+        tables[i] = (im__seq_tables){{pages[i], pages[i]}};
+        row[i] = (im__row){.token = 1, .position = LONG * IM__PAGE - 1, .seq = (uint32_t)i, .wants_logits = true};
+    }
+    im__step step = {.row = row, .rows = ALL, .seq = tables, .seqs = ALL, .choice = choice, .choice_only = true};
+    fake_driver_start(NULL, 0, (fake_device){90, 3, (size_t)1 << 30, 1});
+    if (im__backend_cuda_open(&b, &p, &o, &err) != IM_OK) fail_msg("%s", err.message);
+    if (b->run(b, &step, &err) != IM_OK) fail_msg("%s", err.message);
+    b->close(b);
+    fake_driver_stop();
+    random_program_clear(&p);
+}
+
+/* Whoever gets a page after it was copied writes it from another thread, with another stream. */
+static void a_copied_page_may_be_written_at_once(void **state)
+{
+    (void)state;
+    im__program p;
+    im__backend *b;
+    im_error err;
+    im__backend_options o = options_of();
+    program_of_two_pools(&p);
+    fake_driver_start(NULL, 0, (fake_device){90, 3, (size_t)1 << 30, 1});
+    if (im__backend_cuda_open(&b, &p, &o, &err) != IM_OK) fail_msg("%s", err.message);
+    for (int k = 0; k < IM__POOLS; k++) {
+        size_t bytes = im__kv_page_bytes(&p, (im__pool_kind)k);
+        char *first = calloc(1, bytes), *second = calloc(1, bytes), *got = calloc(1, bytes);
+        assert_true(first != NULL && second != NULL && got != NULL);
+        memset(first, 1, bytes);
+        memset(second, 2, bytes);
+        assert_true(b->page_write(b, (im__pool_kind)k, 0, first));
+        b->page_copy(b, (im__pool_kind)k, 0, 1);
+        assert_true(b->page_write(b, (im__pool_kind)k, 0, second));
+        assert_true(b->page_read(b, (im__pool_kind)k, 1, got));
+        assert_memory_equal(got, first, bytes);
+        free(first);
+        free(second);
+        free(got);
+    }
+    b->close(b);
+    fake_driver_stop();
+    random_program_clear(&p);
+}
+
 static void the_self_check_passes_and_can_fail(void **state)
 {
     (void)state;
@@ -327,6 +399,8 @@ static void the_self_check_passes_and_can_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_sequences_may_be_at_their_end),
+        cmocka_unit_test(a_copied_page_may_be_written_at_once),
         cmocka_unit_test(every_program_has_the_bits_of_the_interpreter),
         cmocka_unit_test(a_call_that_fails_is_an_error_and_nothing_is_left),
         cmocka_unit_test(what_cannot_be_served_is_said),

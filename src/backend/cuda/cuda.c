@@ -293,13 +293,14 @@ static bool page_write(im__backend *b, im__pool_kind pool, int32_t page, const v
     return move_page((im__cuda *)b, pool, page, NULL, bytes);
 }
 
-/* In the stream of the steps, which come after it. */
+/* It is waited for: a page that was copied from may be given to somebody else, whose page_write is in another stream. */
 static void page_copy(im__backend *b, im__pool_kind pool, int32_t from, int32_t to)
 {
     im__cuda *c = (im__cuda *)b;
     if (c->page_bytes[pool] == 0) return;
     im__cuda_result r = c->d->context_set(c->context);
     if (r == 0) r = c->d->copy_within(page_at(c, pool, to), page_at(c, pool, from), c->page_bytes[pool], c->stream);
+    if (r == 0) r = c->d->stream_wait(c->stream);
     if (r != 0) atomic_store(&c->failed, true);
 }
 

@@ -256,6 +256,15 @@ static size_t write_lead(im__cuda_decoder *d, const im__seq_tables *seq, int32_t
     return d->table_bytes + (size_t)tokens * ROPE_BYTES;
 }
 
+/* After 2^25 tokens the tags begin again, and no packet may be left that has one of them; 0 is the tag of none. */
+static im_status need_tags(im__cuda_decoder *d, uint32_t tokens, im_error *err)
+{
+    const im__cuda *c = d->c;
+    if (UINT32_MAX - d->args.tag >= IM__DECODE_TAGS * tokens) return IM_OK;
+    d->args.tag = IM__DECODE_TAGS;
+    return im__cuda_try(c->d, c->d->fill(d->memory, 0, d->args.units - d->memory, c->stream), "clearing packets", err);
+}
+
 im_status im__cuda_decoder_launch(im__cuda_decoder *d, const im__step *step, uint32_t tokens, im_error *err)
 {
     const im__cuda_driver *driver = d->c->d;
@@ -269,13 +278,13 @@ im_status im__cuda_decoder_launch(im__cuda_decoder *d, const im__step *step, uin
                               .attributes = 1};
     void *parameters[] = {&d->args};
     size_t bytes = write_lead(d, &step->seq[row->seq], row->position, tokens);
+    IM__TRY(need_tags(d, tokens, err));
     d->args.token = row->token;
     d->args.position = row->position;
     d->args.tokens = tokens;
     IM__TRY(im__cuda_try(driver, driver->copy_in(d->lead, d->lead_host, bytes, launch.stream), "sending a step", err));
     IM__TRY(im__cuda_try(driver, driver->launch(&launch, d->kernel, parameters, NULL), "launching the decoder", err));
     d->args.tag += IM__DECODE_TAGS * tokens;
-    if (d->args.tag < IM__DECODE_TAGS) d->args.tag = IM__DECODE_TAGS; /* after 2^25 tokens: 0 is the tag of no packet */
     return im__cuda_try(driver, driver->copy_out(d->failed_host, d->args.failed, sizeof *d->failed_host, launch.stream),
                         "reading the answer", err);
 }

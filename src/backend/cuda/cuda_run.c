@@ -37,13 +37,17 @@ static void *put(writer *w, size_t count, size_t size, im__cuda_ptr *at)
     return w->host + begin;
 }
 
-static size_t table_pages(const im__cuda *c) { return (c->options.context + IM__PAGE - 1) / IM__PAGE; }
+/* Of a table of pages, as `put` takes it. */
+static size_t table_bytes(const im__cuda *c)
+{
+    size_t bytes = (c->options.context + IM__PAGE - 1) / IM__PAGE * sizeof(int32_t);
+    return (bytes + ALIGN - 1) & ~(size_t)(ALIGN - 1);
+}
 
 size_t im__cuda_step_bytes(const im__cuda *c)
 {
     size_t row = sizeof(im__cuda_row) + sizeof(uint32_t) + 2 * (sizeof(im__cuda_tile) + sizeof(uint32_t));
-    return sizeof(im__cuda_step) + 8 * ALIGN + c->options.max_rows * row +
-           c->options.sequences * IM__POOLS * table_pages(c) * sizeof(int32_t);
+    return sizeof(im__cuda_step) + 8 * ALIGN + c->options.max_rows * row + c->options.sequences * IM__POOLS * table_bytes(c);
 }
 
 /* Page tables of the sequences, each as long as its last row needs it; where they begin goes to the rows. */
