@@ -37,17 +37,25 @@ static bool move(im_engine *e, const im_error *why)
     return false;
 }
 
+/* When it is settled how it ends: moving takes as long as a start, and whoever looks meanwhile must not believe that the engine is lost. */
+static bool count(im_engine *e, bool moved)
+{
+    atomic_store(&e->counters.device_fallbacks, moved);
+    atomic_store(&e->counters.device_failures, 1);
+    return moved;
+}
+
 bool im__engine_fall_back(im_engine *e, const im_error *why)
 {
-    if (atomic_exchange(&e->counters.device_failures, 1) > 0) return false; /* and so it stays */
+    if (e->fallback.tried) return false; /* and so it stays */
+    e->fallback.tried = true;
     im__log(e, IM_LOG_WARNING, "the GPU has failed: %s", why->message);
     if (!e->fallback.allowed) {
         im__log(e, IM_LOG_WARNING, "no further request is answered; a fallback to the processor was not asked for");
-        return false;
+        return count(e, false);
     }
     im__log(e, IM_LOG_WARNING, "the processor takes over; %zu requests begin again from their tokens", e->running_count);
-    if (!move(e, why)) return false;
-    atomic_store(&e->counters.device_fallbacks, 1);
+    if (!count(e, move(e, why))) return false;
     im__log(e, IM_LOG_INFO, "on the processor: %s, %d threads", e->info.cpu_level, e->info.threads);
     return true;
 }

@@ -124,7 +124,7 @@ typedef struct im__counters {
 
 /* What an engine needs to begin again on the processor. */
 typedef struct im__fallback {
-    bool allowed;
+    bool allowed, tried;
     im_engine_options given; /* by the caller; strings are copies */
 } im__fallback;
 

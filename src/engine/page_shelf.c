@@ -14,6 +14,7 @@ struct item {
     im__pool_kind pool;
     item *next;          /* of the bucket */
     item *older, *newer; /* by use */
+    uint64_t used;       /* when last, by the shelf's clock */
     size_t n;
     char bytes[];
 };
@@ -21,6 +22,7 @@ struct item {
 struct im__shelf {
     uint64_t limit;
     pthread_mutex_t lock;
+    uint64_t clock; /* puts and touches so far */
     uint64_t bytes; /* with the items' own */
     item **bucket;  /* [buckets] a power of two */
     size_t buckets, count;
@@ -47,6 +49,7 @@ static void unlink_item(im__shelf *s, item *i)
 
 static void link_newest(im__shelf *s, item *i)
 {
+    i->used = ++s->clock;
     i->older = s->newest;
     i->newer = NULL;
     *(s->newest == NULL ? &s->oldest : &s->newest->newer) = i;
@@ -79,9 +82,19 @@ static void grow(im__shelf *s)
     }
 }
 
+/* Room for so many bytes in place of the oldest; false: there is none, and nothing has gone. */
+static bool make_room(im__shelf *s, uint64_t bytes, uint64_t since)
+{
+    uint64_t held = s->bytes;
+    const item *kept = s->oldest;
+    for (; held + bytes > s->limit && kept != NULL && kept->used <= since; kept = kept->newer) held -= size_of(kept);
+    if (held + bytes > s->limit) return false;
+    while (s->oldest != kept) drop(s, place_of(s, s->oldest->pool, &s->oldest->name));
+    return true;
+}
+
 static void add(im__shelf *s, item *i)
 {
-    while (s->oldest != NULL && s->bytes + size_of(i) > s->limit) drop(s, place_of(s, s->oldest->pool, &s->oldest->name));
     grow(s);
     item **at = place_of(s, i->pool, &i->name);
     i->next = NULL;
@@ -129,7 +142,15 @@ const void *im__shelf_get(im__shelf *s, im__pool_kind pool, const im__page_name 
     return i != NULL && i->n == n ? i->bytes : NULL;
 }
 
-bool im__shelf_put(im__shelf *s, im__pool_kind pool, const im__page_name *name, const void *bytes, size_t n)
+uint64_t im__shelf_now(im__shelf *s)
+{
+    pthread_mutex_lock(&s->lock);
+    uint64_t now = s->clock;
+    pthread_mutex_unlock(&s->lock);
+    return now;
+}
+
+bool im__shelf_put(im__shelf *s, im__pool_kind pool, const im__page_name *name, const void *bytes, size_t n, uint64_t since)
 {
     size_t all;
     item *i = im__add(sizeof *i, n, &all) && all <= s->limit ? im__realloc(NULL, 1, all) : NULL;
@@ -140,9 +161,11 @@ bool im__shelf_put(im__shelf *s, im__pool_kind pool, const im__page_name *name, 
     memcpy(i->bytes, bytes, n);
     im__shelf_drop(s, pool, name);
     pthread_mutex_lock(&s->lock);
-    add(s, i);
+    bool room = make_room(s, all, since);
+    if (room) add(s, i);
     pthread_mutex_unlock(&s->lock);
-    return true;
+    if (!room) im__free(i);
+    return room;
 }
 
 void im__shelf_drop(im__shelf *s, im__pool_kind pool, const im__page_name *name)

@@ -66,12 +66,14 @@ static const void *find_on_shelf(im__disk *d, const im__page_key *key, size_t n)
     return file == NULL ? NULL : im__page_file_check(key, file, n);
 }
 
-static void put_on_shelf(im__disk *d, const im__page_key *key, size_t n)
+static bool put_on_shelf(im__disk *d, const im__disk_job *job, const im__page_key *key, size_t n)
 {
-    if (d->shelf != NULL && im__shelf_put(d->shelf, key->pool, &key->name, d->file, n)) add(d, &d->count.host_writes, 1);
+    if (d->shelf == NULL || !im__shelf_put(d->shelf, key->pool, &key->name, d->file, n, job->since)) return false;
+    add(d, &d->count.host_writes, 1);
+    return true;
 }
 
-static const void *find_in_folder(im__disk *d, const im__page_key *key, size_t n)
+static const void *find_in_folder(im__disk *d, const im__disk_job *job, const im__page_key *key, size_t n)
 {
     im__pool_kind k = key->pool;
     if (d->folder == NULL || !im__folder_has(d->folder, k, &key->name))
@@ -79,7 +81,7 @@ static const void *find_in_folder(im__disk *d, const im__page_key *key, size_t n
     bool read = im__folder_read(d->folder, k, &key->name, d->file, n);
     const void *page = read ? im__page_file_check(key, d->file, n) : NULL;
     if (page != NULL) {
-        put_on_shelf(d, key, n);
+        put_on_shelf(d, job, key, n);
         return page;
     }
     im__folder_drop(d->folder, k, &key->name);
@@ -94,7 +96,7 @@ static bool load_page(im__disk *d, const im__disk_job *job, im__pool_kind k, siz
     size_t n = im__page_file_size(&key);
     const void *page = find_on_shelf(d, &key, n);
     uint64_t *hits = page != NULL ? &d->count.host_hits : &d->count.hits;
-    if (page == NULL) page = find_in_folder(d, &key, n);
+    if (page == NULL) page = find_in_folder(d, job, &key, n);
     if (page == NULL || !d->o.backend->page_write(d->o.backend, k, job->page[k][i], page)) return false;
     add(d, hits, 1);
     return true;
@@ -110,8 +112,8 @@ static bool store_page(im__disk *d, const im__disk_job *job, im__pool_kind k, si
     if (on_shelf && in_folder) return true;
     if (!d->o.backend->page_read(d->o.backend, k, job->page[k][i], (char *)d->file + n - key.bytes)) return false;
     im__page_file_seal(&key, d->file);
-    if (!on_shelf) put_on_shelf(d, &key, n);
-    if (in_folder) return true;
+    bool kept = on_shelf || put_on_shelf(d, job, &key, n);
+    if (in_folder) return kept || d->folder != NULL; /* on a shelf that is full of this text there is no place for its end */
     if (im__folder_write(d->folder, k, &key.name, d->file, n, &err) != IM_OK) {
         could_not_write(d, &err);
         return false;
@@ -169,6 +171,11 @@ void im__disk_use(im__disk *d, const im__page_name *name, size_t end)
         for (int k = 0; k < IM__POOLS; k++) im__shelf_touch(d->shelf, (im__pool_kind)k, &name[i]);
 }
 
+static void begin(const im__disk *d, im__disk_job *job)
+{
+    if (d->shelf != NULL) job->since = im__shelf_now(d->shelf);
+}
+
 static void finish(im__disk *d, im__disk_job *job)
 {
     touch(d, job);
@@ -185,6 +192,7 @@ static void load(im__disk *d)
         im__disk_job *job = take_first(&d->loads);
         pthread_mutex_unlock(&d->lock);
         if (job == NULL) return;
+        begin(d, job);
         while (job->done < job->end && !gives_up(d, job) && one(d, job, job->done)) job->done++;
         finish(d, job);
     }
@@ -192,6 +200,7 @@ static void load(im__disk *d)
 
 static void store(im__disk *d, im__disk_job *job)
 {
+    begin(d, job);
     while (job->done < job->end && !gives_up(d, job) && one(d, job, job->done)) {
         job->done++;
         load(d);

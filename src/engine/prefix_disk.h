@@ -45,6 +45,7 @@ struct im__disk_job {
     const im__page_name *name;      /* [end] */
     const int32_t *page[IM__POOLS]; /* [end] where a page is, or is to come; -1: none wanted */
     atomic_bool cancel;             /* set by anybody: the rest is left */
+    uint64_t since;                 /* on the disk's thread: when it has begun, by the shelf's clock */
     size_t done;                    /* result: all wanted pages begin .. done - 1 are there */
     im__disk_job *next;
 };

@@ -19,11 +19,13 @@ static bool at_boundary(const im_request *r)
 /* Before a whole page of them. */
 static bool at_page(const im_request *r) { return at_boundary(r) && r->seq.named < takeable_pages(r); }
 
+/* Behind the last `taken` of its positions; those that were counted before, on a device that has failed, count as found again and not as read again. */
 static void count_taken(im_request *r, size_t taken)
 {
     im__counters *c = &r->engine->counters;
+    size_t anew = r->seq.length > r->again ? r->seq.length - r->again : 0;
     r->cached += taken;
-    atomic_fetch_add_explicit(&c->prompt_tokens, taken, memory_order_relaxed);
+    atomic_fetch_add_explicit(&c->prompt_tokens, anew < taken ? anew : taken, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->cached_tokens, taken, memory_order_relaxed);
 }
 

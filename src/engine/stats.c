@@ -32,7 +32,7 @@ static void read_counters(const im__counters *c, im_engine_stats *s)
     double began = atomic_load(&c->step_began), now = im__now_ms();
     s->step_ms = began > 0 && now > began ? now - began : 0;
     s->longest_step_ms = atomic_load(&c->longest_step);
-    s->device_failures = atomic_load(&c->device_failures);
+    s->device_failures = atomic_load(&c->device_failures); /* which is counted last */
     s->device_fallbacks = atomic_load(&c->device_fallbacks);
 }
 

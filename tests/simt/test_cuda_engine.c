@@ -26,6 +26,8 @@ typedef struct journal {
     pthread_mutex_t lock;
     char lines[16][700];
     size_t count;
+    im_engine *engine; /* whose counts are looked at when it says that it moves */
+    im_engine_stats on_the_way;
 } journal;
 
 static void write_line(void *user, im_log_level level, const char *line)
@@ -35,6 +37,7 @@ static void write_line(void *user, im_log_level level, const char *line)
     if ((level == IM_LOG_WARNING || strstr(line, "GB/s") != NULL) && j->count < 16)
         snprintf(j->lines[j->count++], sizeof j->lines[0], "%s", line);
     pthread_mutex_unlock(&j->lock);
+    if (j->engine != NULL && strstr(line, "takes over") != NULL) im_engine_get_stats(j->engine, &j->on_the_way);
 }
 
 static size_t said(journal *j, const char *what)
@@ -164,6 +167,7 @@ static void lose(const char *entry, long n, const uint64_t expected[MANY], long 
     start(fine);
     im_engine *e = open_with("cuda", "cpu", &j);
     assert_true(device_is(e, "cuda", before));
+    j.engine = e;
     fake_driver_lose(entry, n, IM__CUDA_ERROR_ILLEGAL_ADDRESS);
     run_many(e, got);
     for (int i = 0; i < MANY; i++)
@@ -174,6 +178,8 @@ static void lose(const char *entry, long n, const uint64_t expected[MANY], long 
     assert_int_equal(said(&j, "the GPU has failed"), s.device_failures);
     assert_int_equal(said(&j, "takes over"), s.device_failures);
     assert_int_equal(s.finished, MANY);
+    assert_int_equal(s.prompt_tokens, 3 * PROMPT - 27); /* each once, though some were read twice */
+    assert_int_equal(j.on_the_way.device_failures, 0);  /* it is not lost while it moves */
     assert_true(device_is(e, s.device_failures > 0 ? "cpu" : "cuda", after));
     assert_int_equal(strcmp(before, after) != 0, s.device_failures > 0);
     run_many(e, got); /* and all that come later, some of whom may be the first to meet it */

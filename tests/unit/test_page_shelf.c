@@ -28,12 +28,17 @@ static im__shelf *open_shelf(uint64_t limit)
     return s;
 }
 
-static bool put(im__shelf *s, im__pool_kind pool, uint32_t i, uint32_t version)
+static bool put_since(im__shelf *s, im__pool_kind pool, uint32_t i, uint32_t version, uint64_t since)
 {
     char bytes[BYTES];
     im__page_name name = name_of(i);
     fill(bytes, i + 1000 * (uint32_t)pool, version);
-    return im__shelf_put(s, pool, &name, bytes, BYTES);
+    return im__shelf_put(s, pool, &name, bytes, BYTES, since);
+}
+
+static bool put(im__shelf *s, im__pool_kind pool, uint32_t i, uint32_t version)
+{
+    return put_since(s, pool, i, version, UINT64_MAX);
 }
 
 static bool is_there(im__shelf *s, im__pool_kind pool, uint32_t i, uint32_t version)
@@ -92,6 +97,21 @@ static void the_oldest_goes(void **state)
     im__shelf_free(s);
 }
 
+static void the_end_of_a_text_does_not_push_out_its_beginning(void **state)
+{
+    (void)state;
+    im__shelf *s = open_shelf(4 * (BYTES + 100));
+    for (uint32_t i = 0; i < 3; i++) assert_true(put(s, IM__POOL_FULL, 100 + i, 0));
+    im__page_name known = name_of(101);
+    uint64_t since = im__shelf_now(s);
+    assert_true(im__shelf_touch(s, IM__POOL_FULL, &known)); /* which the text has, too */
+    for (uint32_t i = 0; i < 8; i++) assert_int_equal(put_since(s, IM__POOL_FULL, i, 0, since), i < 3);
+    for (uint32_t i = 0; i < 8; i++) assert_int_equal(is_there(s, IM__POOL_FULL, i, 0), i < 3);
+    for (uint32_t i = 0; i < 3; i++) assert_int_equal(is_there(s, IM__POOL_FULL, 100 + i, 0), i == 1);
+    assert_true(put_since(s, IM__POOL_FULL, 50, 0, im__shelf_now(s)) && is_there(s, IM__POOL_FULL, 50, 0)); /* another text may */
+    im__shelf_free(s);
+}
+
 static void what_is_larger_than_all_is_refused(void **state)
 {
     (void)state;
@@ -108,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_comes_back),
         cmocka_unit_test(the_oldest_goes),
+        cmocka_unit_test(the_end_of_a_text_does_not_push_out_its_beginning),
         cmocka_unit_test(what_is_larger_than_all_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
