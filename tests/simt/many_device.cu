@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of many rows on a device: bits against the plain C function, then times of the layers of Gemma 3. Build with matmul_many.cu, many_cases.c,
+ * The products of many rows on a device: bits against the plain C function, then times of the layers of Gemma 3;
+ * with an argument only these, with `bits` N only N cases of the first. Build with matmul_many.cu, many_cases.c,
  * ../checkern/ck_values.c and ck_weights.c, src/backend/cuda/layout.c, src/ops/matmul.c and quantise.c, src/num/ *.c, src/base/ *.c.
  */
 #include "backend/cuda/kernels/matmul_many.h"
@@ -135,7 +136,8 @@ static void check(many_case *c)
     OK(cudaStreamDestroy(stream));
 }
 
-static void check_all(void)
+/* So many cases at most. */
+static void check_all(size_t most)
 {
     static const uint32_t rows[] = {5, 8, 16, 17, 64, 100, 512};
     std::vector<many_case> cases;
@@ -153,6 +155,7 @@ static void check_all(void)
             c.seed = seed++;
             cases.push_back(c);
         }
+    if (cases.size() > most) cases.resize(most);
     std::vector<std::thread> threads;
     for (int t = 0; t < 12; t++)
         threads.emplace_back([&] {
@@ -274,7 +277,9 @@ static void times(uint32_t form, const char *name, const model &m, uint32_t rows
 
 int main(int argc, char **argv)
 {
-    if (argc < 2) check_all();
+    const bool few = argc > 2 && strcmp(argv[1], "bits") == 0;
+    if (argc < 2 || few) check_all(few ? strtoul(argv[2], NULL, 10) : SIZE_MAX);
+    if (few) return bad != 0;
     OK(cudaMalloc(&pool, POOL));
     OK(cudaMalloc(&q, (size_t)4096 * 15360));
     OK(cudaMalloc(&groups, (size_t)4096 * 15360 / 32 * 8));
