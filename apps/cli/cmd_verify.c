@@ -41,6 +41,7 @@ typedef struct verification {
     verify_arms arms;
     json_t *report;
     size_t runs, different; /* prompts in arms */
+    char left_out[16];      /* the last device that was */
     progress bar;
 } verification;
 
@@ -95,19 +96,23 @@ static int run_arm(verification *v, im_engine *e, const verify_arm *arm)
     return EXIT_DONE;
 }
 
-/* Arms from *at on that share an engine; *at becomes the next one. A GPU that nobody asked for by name may be unfit for the model: then it is left out, which is said. */
+/* A GPU that nobody asked for by name may be unfit for the model: then it is left out, which is said. */
+static bool leave_out(verification *v, const verify_arm *arm)
+{
+    if (is_processor(arm) || v->s->device != NULL) return false;
+    say(about.name, "%s is left out", arm->device);
+    verify_report_left_out(v->report, arm->device);
+    snprintf(v->left_out, sizeof v->left_out, "%s", arm->device);
+    return true;
+}
+
+/* Arms from *at on that share an engine; *at becomes the next one. */
 static int run_engine(verification *v, size_t *at)
 {
     const verify_arm *first = &v->arms.item[*at];
-    im_engine *e = open_for(v, first);
+    im_engine *e = strcmp(v->left_out, first->device) == 0 ? NULL : open_for(v, first);
     int code = EXIT_DONE;
-    bool may_leave_out = !is_processor(first) && v->s->device == NULL;
-    if (e == NULL && may_leave_out) {
-        say(about.name, "%s is left out", first->device);
-        verify_report_left_out(v->report, first->device, "no engine could be opened on it");
-    } else if (e == NULL) {
-        code = EXIT_FAILED;
-    }
+    if (e == NULL && strcmp(v->left_out, first->device) != 0 && !leave_out(v, first)) code = EXIT_FAILED;
     for (; *at < v->arms.count && verify_arms_share_engine(first, &v->arms.item[*at]); (*at)++)
         if (e != NULL && code == EXIT_DONE) code = run_arm(v, e, &v->arms.item[*at]);
     im_engine_close(e);
@@ -123,16 +128,17 @@ static void on_interrupt(int number)
 
 /* ---- the outcome --------------------------------------------------------------------------------------------------------------------------- */
 
+static long long number_of(const json_t *object, const char *key) { return json_integer_value(json_object_get(object, key)); }
+static const char *text_of(const json_t *object, const char *key) { return json_string_value(json_object_get(object, key)); }
+
 static void print_difference(const json_t *d)
 {
-    const char *arm = json_string_value(json_object_get(d, "arm")), *prompt = json_string_value(json_object_get(d, "prompt"));
-    if (json_object_get(d, "ids") != NULL) {
-        printf("first difference: %s, prompt %s: another answer from the same logits\n", arm, prompt);
-        return;
-    }
-    printf("first difference: %s, prompt %s, step %lld, row %lld: bits %s, the reference has %s\n", arm, prompt,
-           (long long)json_integer_value(json_object_get(d, "step")), (long long)json_integer_value(json_object_get(d, "row")),
-           json_string_value(json_object_get(d, "bits")), json_string_value(json_object_get(d, "reference_bits")));
+    printf("first difference: %s, prompt %s, step %lld", text_of(d, "arm"), text_of(d, "prompt"), number_of(d, "step"));
+    if (json_object_get(d, "token") != NULL)
+        printf(": token %lld, the reference has %lld\n", number_of(d, "token"), number_of(d, "reference_token"));
+    else
+        printf(", row %lld: bits %s, the reference has %s\n", number_of(d, "row"), text_of(d, "bits"),
+               text_of(d, "reference_bits"));
 }
 
 static int conclude(verification *v, double seconds)
@@ -145,8 +151,9 @@ static int conclude(verification *v, double seconds)
     if (v->s->json)
         print_json(json_incref(v->report));
     else if (difference == NULL)
-        printf("one answer: %zu runs in %zu ways, all with the same bits (%.1f s)\n", v->runs,
-               json_array_size(json_object_get(v->report, "arms")), seconds);
+        printf("one answer: %zu runs in %zu ways, all with the same bits%s%s (%.1f s)\n", v->runs,
+               json_array_size(json_object_get(v->report, "arms")), v->left_out[0] == 0 ? "" : "; left out: ", v->left_out,
+               seconds);
     else {
         printf("DIFFERENT: %zu of %zu runs (%.1f s)\n", v->different, v->runs, seconds);
         print_difference(difference);

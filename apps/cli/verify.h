@@ -48,7 +48,9 @@ typedef struct verify_arm {
     int batch;      /* sequences in its steps */
     bool beside;    /* they are requests with the same prompts, which count; else random ones of im_request_options.neighbours */
     bool warm;      /* what the prefix cache has of it is used */
-    size_t most;    /* longest prompt that it computes, in ids */
+    bool
+        tokens_only; /* nobody looks at the logits, as in a plain `generate`: a backend may choose tokens without handing logits out */
+    size_t most;     /* longest prompt that it computes, in ids */
 } verify_arm;
 
 typedef struct verify_arms {
@@ -75,15 +77,15 @@ void verify_arm_print(const verify_arm *arm, char *out, size_t size);
 /* Where the logits of a run first differ from those of the reference. */
 typedef struct verify_difference {
     bool found;
-    bool ids;           /* the chosen ids differ, or their number, though no logit does */
+    bool ids;           /* the chosen ids differ, though no logit does: got and want are ids */
     uint32_t step, row; /* generated token, id of the vocabulary */
-    uint32_t got, want; /* bits */
+    uint32_t got, want; /* bits, or ids */
 } verify_difference;
 
 /* What a prompt gave in one arm; the worst of them where it ran several times in it. */
 typedef struct verify_outcome {
     bool ran, same;
-    uint64_t hash;
+    uint64_t hash; /* 0 when only tokens are compared */
     double tokens_per_s;
     size_t cached;
     verify_difference difference;
@@ -102,8 +104,8 @@ void verify_report_arm(json_t *report, const verify_arm *arm, const im_engine *e
                        const verify_outcome *outcome, bool table);
 /* The reference is there now. */
 void verify_report_prompts(json_t *report, const verify_prompts *prompts);
-/* A device that does not take part, and why. */
-void verify_report_left_out(json_t *report, const char *device, const char *why);
+/* A device that does not take part: no engine could be opened on it. */
+void verify_report_left_out(json_t *report, const char *device);
 void verify_report_table_head(void);
 
 /* Holds two reports against each other, which may come from two machines; returns the exit code. */

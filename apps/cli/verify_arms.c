@@ -25,13 +25,14 @@ static bool add_companies(verify_arms *arms, verify_arm arm, const char *compani
         arm.batch = c[0] - '0';
         arm.beside = c[1] == 'b' || c[1] == 'B';
         arm.warm = c[1] == 'N' || c[1] == 'B';
+        arm.tokens_only = c[1] == 't';
         if (!add(arms, arm)) return false;
     }
     return true;
 }
 
-/* Companies: a digit, sequences in the steps; n: neighbours, b: requests beside each other, in capitals with a warm cache. */
-static const char every_company[] = "1n2n5n8n2b5b8b1N2N5N8N2B5B8B";
+/* Companies: a digit, sequences in the steps; n: neighbours, b: requests beside each other, in capitals with a warm cache; t: nobody looks at the logits. */
+static const char every_company[] = "1n2n5n8n2b5b8b1N2N5N8N2B5B8B1t";
 
 static size_t longest_of(const verify_prompts *prompts)
 {
@@ -63,19 +64,21 @@ static bool add_quick(verify_arms *arms, const verify_plan *plan, const verify_p
     arm.most = longest;
     good = good && add_companies(arms, arm, "1n");
     arm.most = usual;
-    good = good && add_companies(arms, arm, "8n1N2b");
+    good = good && add_companies(arms, arm, "8n1N2b1t");
     arm.chunk = 7;
-    good = good && add_companies(arms, arm, "2n8b8B");
+    good = good && add_companies(arms, arm, "2n8B");
     arm.chunk = 1;
     arm.most = shortest;
-    good = good && add_companies(arms, arm, "1n5n");
+    good = good && add_companies(arms, arm, "1n2b");
     arm.chunk = 64;
-    arm.most = usual;
     for (const char *const *level = im_cpu_levels(); *level != NULL && good; level++) {
         bool plain = strcmp(*level, "c") == 0;
         if (strcmp(*level, best) == 0 || (plain && plan->parameters > TINY_MODEL)) continue;
         arm.level = *level;
-        good = add_companies(arms, arm, plain ? "1n2b" : "1n5b");
+        arm.most = usual;
+        good = add_companies(arms, arm, "1n");
+        arm.most = shortest;
+        good = good && add_companies(arms, arm, plain ? "2b" : "5b");
     }
     return good;
 }
@@ -117,7 +120,7 @@ static bool add_gpu(verify_arms *arms, const verify_plan *plan, const verify_pro
         if (!add_companies(arms, arm, every_company)) return false;
     }
     if (plan->full) return true;
-    if (!add_companies(arms, arm, "1n5n1N2b8b")) return false;
+    if (!add_companies(arms, arm, "1n5n1N2b8b1t")) return false;
     arm.chunk = 7;
     return add_companies(arms, arm, "1n8B");
 }
@@ -152,9 +155,11 @@ bool verify_arms_share_engine(const verify_arm *a, const verify_arm *b)
 
 void verify_arm_print(const verify_arm *arm, char *out, size_t size)
 {
-    char chunk[32] = "default chunk", company[32] = "alone";
+    char how[48], chunk[32] = "default chunk", company[32] = "alone";
+    snprintf(how, sizeof how, "%s", arm->device);
+    if (arm->level[0] != '-') snprintf(how, sizeof how, "cpu %s, %d threads", arm->level, arm->threads);
     if (arm->chunk > 0) snprintf(chunk, sizeof chunk, "chunk %u", arm->chunk);
     if (arm->batch > 1) snprintf(company, sizeof company, "%d %s", arm->batch, arm->beside ? "beside" : "neighbours");
-    snprintf(out, size, "%s %s, %d threads, %s, %s, %s", arm->device, arm->level, arm->threads, chunk, company,
-             arm->warm ? "warm" : "cold");
+    snprintf(out, size, "%s, %s, %s, %s%s", how, chunk, company, arm->warm ? "warm" : "cold",
+             arm->tokens_only ? ", tokens only" : "");
 }

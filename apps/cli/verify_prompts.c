@@ -56,9 +56,7 @@ static bool add_text(verify_prompts *all, const im_model *model, const im_model_
     im_free(ids);
     if (fits && p->ids == NULL) return say(who, "out of memory"), false;
     if (!fits && given)
-        return say(who, "--prompt \"%.40s\": %zu tokens and %u more do not fit between 1 and %u positions", text, p->n, tokens,
-                   info->context),
-               false;
+        return say(who, "%s: %zu tokens and %u more do not fit into %u positions", name, p->n, tokens, info->context), false;
     all->count += fits;
     return true;
 }

@@ -25,8 +25,8 @@ static json_t *list_gpus(void)
     for (int i = 0; i < count; i++) {
         im_gpu_info info;
         if (im_gpu_get_info(i, &info, NULL) != IM_OK) continue;
-        json_array_append_new(list, json_pack("{s:o, s:i, s:i}", "name", json_text(info.name, strlen(info.name)),
-                                              "compute_capability", info.capability, "driver", info.driver));
+        json_array_append_new(list, json_pack("{s:o, s:f, s:i}", "name", json_text(info.name, strlen(info.name)),
+                                              "compute_capability", info.capability / 10.0, "driver_cuda", info.driver));
     }
     return list;
 }
@@ -45,10 +45,9 @@ json_t *verify_report_begin(const im_model *model, bool full)
                      "cpu_levels", list_levels(), "gpus", list_gpus(), "left_out", "prompts", "arms");
 }
 
-void verify_report_left_out(json_t *report, const char *device, const char *why)
+void verify_report_left_out(json_t *report, const char *device)
 {
-    json_array_append_new(json_object_get(report, "left_out"),
-                          json_pack("{s:s, s:o}", "device", device, "why", json_text(why, strlen(why))));
+    json_array_append_new(json_object_get(report, "left_out"), json_string(device));
 }
 
 static json_t *list_ids(const int32_t *ids, size_t n)
@@ -73,7 +72,9 @@ void verify_report_prompts(json_t *report, const verify_prompts *prompts)
 static json_t *difference_report(const verify_difference *d, const char *arm, const char *prompt)
 {
     char got[9], want[9];
-    if (d->ids) return json_pack("{s:s, s:s, s:b}", "arm", arm, "prompt", prompt, "ids", 1);
+    if (d->ids)
+        return json_pack("{s:s, s:s, s:I, s:I, s:I}", "arm", arm, "prompt", prompt, "step", (json_int_t)d->step, "token",
+                         (json_int_t)(int32_t)d->got, "reference_token", (json_int_t)(int32_t)d->want);
     snprintf(got, sizeof got, "%08" PRIx32, d->got);
     snprintf(want, sizeof want, "%08" PRIx32, d->want);
     return json_pack("{s:s, s:s, s:I, s:I, s:s, s:s}", "arm", arm, "prompt", prompt, "step", (json_int_t)d->step, "row",
@@ -88,20 +89,22 @@ void verify_report_table_head(void)
 
 static void print_row(const verify_arm *arm, const char *prompt, const verify_outcome *o)
 {
-    char how[40], chunk[16] = "default", company[32] = "alone";
-    snprintf(how, sizeof how, "%s", strcmp(arm->device, "cpu") == 0 ? arm->level : arm->device);
+    char threads[16] = "-", chunk[16] = "default", company[32] = "alone", hash[17] = "tokens only";
+    bool is_gpu = arm->level[0] == '-';
+    if (!is_gpu) snprintf(threads, sizeof threads, "%d", arm->threads);
     if (arm->chunk > 0) snprintf(chunk, sizeof chunk, "%u", arm->chunk);
     if (arm->batch > 1) snprintf(company, sizeof company, "%d %s", arm->batch, arm->beside ? "beside" : "neighbours");
-    printf("%-10s %8d %8s %-14s %-5s %-10s %016" PRIx64 " %9.1f  %s\n", how, arm->threads, chunk, company,
-           arm->warm ? "warm" : "cold", prompt, o->hash, o->tokens_per_s, o->same ? "same" : "DIFFERENT");
+    if (!arm->tokens_only) snprintf(hash, sizeof hash, "%016" PRIx64, o->hash);
+    printf("%-10s %8s %8s %-14s %-5s %-10s %-16s %9.1f  %s\n", is_gpu ? arm->device : arm->level, threads, chunk, company,
+           arm->warm ? "warm" : "cold", prompt, hash, o->tokens_per_s, o->same ? "same" : "DIFFERENT");
 }
 
 static void report_outcome(json_t *report, json_t *results, const verify_arm *arm, const verify_prompt *p, const verify_outcome *o)
 {
     char name[120];
-    json_array_append_new(results,
-                          json_pack("{s:s, s:o, s:b, s:f, s:I}", "prompt", p->name, "logits_hash", json_hex64(o->hash), "same",
-                                    o->same, "tokens_per_s", o->tokens_per_s, "cached_tokens", (json_int_t)o->cached));
+    json_array_append_new(results, json_pack("{s:s, s:o, s:b, s:f, s:I}", "prompt", p->name, "logits_hash",
+                                             arm->tokens_only ? json_null() : json_hex64(o->hash), "same", o->same, "tokens_per_s",
+                                             o->tokens_per_s, "cached_tokens", (json_int_t)o->cached));
     if (o->same || json_object_get(report, "difference") != NULL) return;
     verify_arm_print(arm, name, sizeof name);
     json_object_set_new(report, "difference", difference_report(&o->difference, name, p->name));

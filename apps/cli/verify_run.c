@@ -47,17 +47,19 @@ static bool on_token(void *user, const im_token_event *event)
 
 /* ---- one request -------------------------------------------------------------------------------------------------------------------------- */
 
-static im_status submit(im_engine *e, watch *w, int neighbours, bool cached, im_error *err)
+static im_status submit(im_engine *e, watch *w, const verify_arm *arm, im_error *err)
 {
     im_request_options o;
     im_request_options_defaults(&o);
     o.prompt = w->prompt->ids;
     o.prompt_len = w->prompt->n;
     o.max_tokens = w->prompt->tokens;
-    o.ignore_eos = o.want_logits = true;
-    o.no_cache = !cached;
-    o.neighbours = neighbours;
-    o.on_token = on_token;
+    o.ignore_eos = true;
+    o.want_logits = !arm->tokens_only;
+    o.no_hash = arm->tokens_only;
+    o.no_cache = !arm->warm;
+    o.neighbours = arm->beside ? 0 : arm->batch - 1;
+    o.on_token = arm->tokens_only ? NULL : on_token;
     o.user = w;
     return im_request_submit(e, &o, &w->request, err);
 }
@@ -68,12 +70,20 @@ static void keep_reference(verify_prompt *p, const im_result *r)
     memcpy(p->answer, r->ids, r->count * sizeof *p->answer);
 }
 
+/* Tokens follow from the logits, so they can only differ alone where they were chosen in another way. */
+static void compare_ids(verify_difference *d, const verify_prompt *p, const im_result *r)
+{
+    for (uint32_t i = 0; i < p->tokens && !d->found; i++) {
+        int32_t got = i < r->count ? r->ids[i] : -1;
+        if (got == p->answer[i]) continue;
+        *d = (verify_difference){.found = true, .ids = true, .step = i, .got = (uint32_t)got, .want = (uint32_t)p->answer[i]};
+    }
+}
+
 static void judge(const watch *w, const im_result *r, verify_outcome *out)
 {
-    const verify_prompt *p = w->prompt;
     verify_difference d = w->difference;
-    bool ids = r->count == p->tokens && memcmp(r->ids, p->answer, r->count * sizeof *p->answer) == 0;
-    if (!d.found && (!ids || r->logits_hash != p->hash)) d = (verify_difference){.found = true, .ids = true};
+    compare_ids(&d, w->prompt, r);
     if (out->ran && !out->same) return;
     out->ran = true;
     out->same = !d.found;
@@ -104,8 +114,7 @@ static int run_together(im_engine *e, const verify_arm *arm, watch *w, size_t co
 {
     im_error err, later;
     im_status status = IM_OK;
-    for (size_t i = 0; i < count && status == IM_OK; i++)
-        status = submit(e, &w[i], arm->beside ? 0 : arm->batch - 1, arm->warm, &err);
+    for (size_t i = 0; i < count && status == IM_OK; i++) status = submit(e, &w[i], arm, &err);
     for (size_t i = 0; i < count && w[i].request != NULL; i++) {
         if (status == IM_OK)
             status = finish(&w[i], &outcome[w[i].prompt - prompts->item], &err);
