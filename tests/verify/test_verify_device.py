@@ -27,12 +27,12 @@ def takes_part():
 
 
 def left_out():
-    small = {'IM_FAKE_GPU': '100 1 1'}
-    done = run(*VERIFY, env=small)
+    small, args = {'IM_FAKE_GPU': '100 1 1'}, ('verify', TINY, '--threads', '2')  # with the long prompts
+    done = run(*args, '--json', env=small)
     got = json.loads(done.stdout)
     check(done.returncode == 0 and got['left_out'] == ['cuda:0'] and done.stderr.count(b'is left out') == 1, f'too small: {done.stderr}')
-    check(b'; left out: cuda:0' in run(*VERIFY[:-1], env=small).stdout, 'the last line says so')
-    done = run(*VERIFY, '--device', 'cuda', env=small)
+    check(b'; left out: cuda:0' in run(*args, env=small).stdout, 'the last line says so')
+    done = run(*args, '--json', '--device', 'cuda', env=small)
     check(done.returncode == 1 and done.stdout == b'' and b'are needed' in done.stderr, f'one that is named must serve: {done}')
 
 
