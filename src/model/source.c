@@ -60,6 +60,12 @@ const im__tensor *im__source_find(const im__source *s, const char *name)
     return NULL;
 }
 
+static bool ends_in(const char *path, const char *end)
+{
+    size_t n = strlen(path), k = strlen(end);
+    return n >= k && strcmp(path + n - k, end) == 0;
+}
+
 im_status im__source_open(im__source **out, const char *path, im_error *err)
 {
     im__gguf *g;
@@ -68,6 +74,8 @@ im_status im__source_open(im__source **out, const char *path, im_error *err)
     im_status status = im__gguf_open(&g, path, err);
     if (status == IM_OK) return im__source_of_gguf(out, g, err);
     if (status == IM_ERR_IO) IM__TRY(im__st_folder_explain(path, err));
+    if (status == IM_ERR_FORMAT && (ends_in(path, ".safetensors") || ends_in(path, ".safetensors.index.json")))
+        return im__fail(err, status, "%s: is a part of a model; give the folder that holds it", path);
     return status;
 }
 

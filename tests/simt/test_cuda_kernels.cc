@@ -21,8 +21,9 @@ void im_argmax(const float *logits, uint32_t vocab, uint32_t rows, int32_t *out)
 #define FORMS(X)                                                                                                                   \
     X(4_half)                                                                                                                      \
     X(4_half_min)                                                                                                                  \
-    X(5_half) X(5_half_min) X(8_half) X(4_super_min_16) X(4_super_16) X(4_super_min) X(5_super_min) X(6_super_16) X(8_super)       \
-        X(8_float) X(4_bf16_min) X(8_bf16_min) X(f32) X(f16) X(bf16)
+    X(5_half)                                                                                                                      \
+    X(5_half_min) X(8_half) X(4_super_min_16) X(4_super_16) X(4_super_min) X(5_super_min) X(6_super_16) X(8_super) X(8_float)      \
+        X(4_bf16_min) X(8_bf16_min) X(f32) X(f16) X(bf16)
 #define DECLARE(form) void im_matmul_few_##form(im__cuda_products p);
 FORMS(DECLARE)
 }

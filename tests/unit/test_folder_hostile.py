@@ -38,6 +38,8 @@ def main():
                 check(answer == expected, f'{name}: {answer}, expected {expected}')
             shutil.rmtree(path)
     check(set(WORDS) <= seen and len(seen) > 200, f'{len(seen)} mutants, not seen {set(WORDS) - seen}')
+    for part in (folder_mutants.FIRST, folder_mutants.INDEX):
+        refused(probe.open(os.path.join(good, part)), os.path.join(good, part), 'give the folder')
     check(probe.open(good) == expected, 'the good folder afterwards')
     probe.close()
     print(f'{len(failures)} failures')
