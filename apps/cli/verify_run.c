@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "verify.h"
 
+#include <errno.h>
+#include <semaphore.h>
 #include <string.h>
 
 static const char who[] = "verify";
@@ -108,20 +110,76 @@ static im_status finish(watch *w, verify_outcome *out, im_error *err)
 
 /* ---- many -------------------------------------------------------------------------------------------------------------------------------------- */
 
-/* Submits all, waits for each and frees them; those behind one that failed are cancelled. outcome: [prompts->count]. */
-static int run_together(im_engine *e, const verify_arm *arm, watch *w, size_t count, verify_prompts *prompts,
+/* A request that stands in the engine's way until all others are queued, so that they begin in the same step: without it the first of them might be done before the
+ * last one is there. */
+typedef struct gate {
+    sem_t reached, open;
+    im_request *request;
+} gate;
+
+static void pass(sem_t *s)
+{
+    while (sem_wait(s) != 0 && errno == EINTR) continue;
+}
+
+static bool on_gate(void *user, const im_token_event *event)
+{
+    gate *g = user;
+    (void)event;
+    sem_post(&g->reached);
+    pass(&g->open);
+    return true;
+}
+
+static void on_gate_end(void *user)
+{
+    gate *g = user;
+    sem_post(&g->reached); /* it may have failed before its token */
+}
+
+static im_status gate_close(gate *g, im_engine *e, const verify_prompts *prompts, im_error *err)
+{
+    im_request_options o;
+    im_request_options_defaults(&o);
+    o.prompt = prompts->item[0].ids;
+    o.prompt_len = o.max_tokens = 1;
+    o.no_hash = o.no_cache = true;
+    o.on_token = on_gate;
+    o.on_end = on_gate_end;
+    o.user = g;
+    sem_init(&g->reached, 0, 0);
+    sem_init(&g->open, 0, 0);
+    im_status status = im_request_submit(e, &o, &g->request, err);
+    if (status == IM_OK) pass(&g->reached);
+    return status;
+}
+
+static void gate_open(gate *g)
+{
+    sem_post(&g->open);
+    im_request_free(g->request);
+    sem_destroy(&g->reached);
+    sem_destroy(&g->open);
+}
+
+static im_status submit_all(im_engine *e, const verify_arm *arm, watch *w, size_t count, const verify_prompts *prompts,
+                            im_error *err)
+{
+    gate g = {.request = NULL};
+    im_status status = count > 1 ? gate_close(&g, e, prompts, err) : IM_OK;
+    for (size_t i = 0; i < count && status == IM_OK; i++) status = submit(e, &w[i], arm, err);
+    if (count > 1) gate_open(&g);
+    return status;
+}
+
+/* Waits for each and frees them; those behind one that failed are cancelled. outcome: [prompts->count]. */
+static int run_together(im_engine *e, const verify_arm *arm, watch *w, size_t count, const verify_prompts *prompts,
                         verify_outcome *outcome)
 {
-    im_error err, later;
-    im_status status = IM_OK;
-    for (size_t i = 0; i < count && status == IM_OK; i++) status = submit(e, &w[i], arm, &err);
-    for (size_t i = 0; i < count && w[i].request != NULL; i++) {
-        if (status == IM_OK)
-            status = finish(&w[i], &outcome[w[i].prompt - prompts->item], &err);
-        else
-            im_request_cancel(w[i].request);
-        if (status != IM_OK) im_request_wait(w[i].request, NULL, &later);
-    }
+    im_error err;
+    im_status status = submit_all(e, arm, w, count, prompts, &err);
+    for (size_t i = 0; i < count && status == IM_OK; i++) status = finish(&w[i], &outcome[w[i].prompt - prompts->item], &err);
+    for (size_t i = 0; i < count; i++) im_request_cancel(w[i].request);
     for (size_t i = 0; i < count; i++) im_request_free(w[i].request);
     if (status == IM_OK) return EXIT_DONE;
     return status == IM_ERR_CANCELLED && interrupted() ? EXIT_INTERRUPTED : say_failed(who, &err);

@@ -108,6 +108,8 @@ def faults(path, folder):
     done = subprocess.run([*faulty, 'verify', path, *BASE], stdout=subprocess.PIPE, env={**os.environ, **env})
     last = done.stdout.decode().splitlines()[-2:]
     check(done.returncode == 3 and last[0].startswith('DIFFERENT: ') and f'{d["arm"]}, prompt {d["prompt"]}, step {d["step"]}, row 17: bits {d["bits"]}' in last[1], last)
+    d = report_of(path, code=3, program=faulty, env={'IM_FAULT': f'10 {vocabulary} 17'})['difference']
+    check(d['arm'] == f'cpu {best}, 1 threads, default chunk, 5 beside, cold' and d['row'] == 17, f'five requests are in one step: {d}')
     wrong_reference = report_of(path, code=3, program=faulty, env={'IM_FAULT': f'2 {vocabulary} 17'})
     check(all(not r['same'] for a in wrong_reference['arms'] if a['cpu_level'] == 'c' for r in a['results']), 'a wrong reference is not believed')
 
