@@ -158,6 +158,7 @@ static int conclude(verification *v, double seconds)
         printf("DIFFERENT: %zu of %zu runs (%.1f s)\n", v->different, v->runs, seconds);
         print_difference(difference);
     }
+    if (v->s->json && v->different > 0) say(about.name, "%zu of %zu runs are different", v->different, v->runs);
     return v->different == 0 ? EXIT_DONE : EXIT_DIFFERENT;
 }
 

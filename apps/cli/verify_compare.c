@@ -5,13 +5,13 @@
  */
 #include "verify.h"
 
-#include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 static const char who[] = "verify";
 
 typedef struct report {
-    const char *path, *model, *prompt_error;
+    const char *path, *model;
     json_t *doc;
     const json_t *prompts;
     json_int_t numerics;
@@ -60,17 +60,44 @@ static const char *fault_of(const report *r)
     return NULL;
 }
 
+/* A report of --full has some hundred KB. JSON of this size, made for it, takes some hundred MB. */
+enum { MOST_BYTES = 4 << 20 };
+
+typedef struct input {
+    FILE *f;
+    size_t read;
+} input;
+
+static size_t read_some(void *buffer, size_t size, void *data)
+{
+    input *in = data;
+    size_t n = fread(buffer, 1, size, in->f);
+    in->read += n;
+    return ferror(in->f) || in->read > MOST_BYTES ? (size_t)-1 : n;
+}
+
+/* NULL after a message. */
+static json_t *read_json(const char *path)
+{
+    json_error_t why;
+    errno = 0;
+    input in = {.f = fopen(path, "rb")};
+    json_t *doc = in.f == NULL ? NULL : json_load_callback(read_some, &in, JSON_REJECT_DUPLICATES, &why);
+    if (in.f == NULL || ferror(in.f))
+        say(who, "%s: %s", path, strerror(errno));
+    else if (in.read > MOST_BYTES)
+        say(who, "%s: too large for a report", path);
+    else if (doc == NULL)
+        say(who, "%s: not JSON, line %d", path, why.line);
+    if (in.f != NULL) fclose(in.f);
+    return doc;
+}
+
 /* false after a message. Ended by json_decref of r->doc in either case. */
 static bool read_report(report *r, const char *path)
 {
-    size_t n;
-    json_error_t why;
-    *r = (report){.path = path};
-    char *text = read_file(who, path, &n);
-    if (text == NULL) return false;
-    r->doc = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
-    free(text);
-    if (r->doc == NULL) return say(who, "%s: not JSON, line %d", path, why.line), false;
+    *r = (report){.path = path, .doc = read_json(path)};
+    if (r->doc == NULL) return false;
     r->model = text_of(json_object_get(r->doc, "model"), "fingerprint");
     r->numerics = json_integer_value(json_object_get(r->doc, "numerics"));
     r->prompts = json_object_get(r->doc, "prompts");

@@ -24,7 +24,9 @@ def report_of(*args, code=0, program=None, env=None):
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})}, timeout=300)
     if not check(done.returncode == code, f'{args}: exit {done.returncode}, expected {code}: {done.stderr.decode("utf-8", "replace")}'):
         raise SystemExit(verdict())
-    return json.loads(done.stdout)
+    got = json.loads(done.stdout)
+    check(done.stderr.decode() == (f'ironmule verify: {got["different"]} of {got["runs"]} runs are different\n' if code == 3 else ''), f'{args}: {done.stderr}')
+    return got
 
 
 def ways(report):

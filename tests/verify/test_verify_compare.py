@@ -81,6 +81,9 @@ def damaged(files, report):
         compare(files(data), path, 1, 'report-')
     compare(path, os.path.join(files.folder, 'none'), 1, 'No such file')
     compare(path, files.folder, 1, files.folder)
+    compare(path, '/dev/zero', 1, '/dev/zero')
+    compare(path, files(b' ' * (5 << 20)), 1, 'too large')
+    compare(files(b'[' + b'[],' * (1 << 20) + b'0]'), path, 1, 'report-')
 
     def setting(*keys):
         def change(r, value):
