@@ -20,9 +20,10 @@ _LARGEST = 2**32 - 1
 _thread = threading.local()
 
 
-def _stay_attached() -> None:
-    """Keeps Python's state of the engine's thread from one callback to the next. Python would make and drop one each time, stack and all, which takes longer
-    than the callback. What is kept goes with the interpreter, a few pages for each engine. (The thread's own data is part of that state.)"""
+def stay_attached() -> None:
+    """For every callback: keeps Python's state of the engine's thread until the next one. Python would make and drop one each time, stack and all, which takes
+    longer than the callback, under a lock that a fork at that moment copies as taken (before 3.12: the child then hangs). What is kept goes with the interpreter,
+    a few pages for each engine. (The thread's own data is part of that state.)"""
     if not hasattr(_thread, "attached"):
         _thread.attached = True
         ctypes.pythonapi.PyGILState_Ensure()
@@ -141,7 +142,7 @@ class Call:
 
     def _token(self, _user: Any, pointer: Any) -> bool:
         try:
-            _stay_attached()
+            stay_attached()
             event = pointer[0]
             if self._on_text is not None and event.text_len:
                 self._on_text(ctypes.string_at(event.text, event.text_len).decode("utf-8", "replace"))
@@ -156,6 +157,7 @@ class Call:
             return False
 
     def _ended(self, _user: Any) -> None:
+        stay_attached()
         self._running.release()
         if self._on_end is not None:
             try:

@@ -5,21 +5,21 @@ Rules:
   - A call into C holds the engine by `use()`; `close()` refuses new uses, cancels the requests, waits until no call is inside, and only then frees.
   - What waits for a computation waits in Python (a lock), never in C: so Ctrl-C comes at once, and `close()` need not wait for it.
   - A finaliser never frees by itself: the garbage collector may run it on a thread of the engine's own, which must not wait for itself. It cancels, which
-    never waits, and hands over to a fresh thread.
+    never waits, and hands over to a thread that does nothing else.
   - Engines are in `_open` until they are closed, so nothing that C may still call is collected. At exit of the interpreter all are closed.
   - After a fork the child touches no handle of the parent's: each has the id of the process that it belongs to.
 """
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import ctypes
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _abi
@@ -40,13 +40,34 @@ _open: set[Engine] = set()
 _exiting = False
 
 
-def hand_over(work: Callable[[], None]) -> None:
-    """Does the work on a fresh thread; nothing when the interpreter ends, which closes everything itself."""
+# ---- threads of our own ----
+
+_work: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+_reaper: threading.Thread | None = None
+_reaper_lock = threading.Lock()
+_workers: set[threading.Thread] = set()
+
+
+def hand_over(work: Callable[[], object]) -> None:
+    """Has another thread do it; a finaliser may call this. Nothing when the interpreter ends, which closes everything itself."""
     if not _exiting:
-        try:
-            _thread.start_new_thread(work, ())
-        except RuntimeError:
-            pass  # the interpreter ends, or there are no more threads: the work is left to exit
+        _work.put(work)
+
+
+def _reap(queue: SimpleQueue[Callable[[], object] | None]) -> None:
+    while (work := queue.get()) is not None:
+        with suppress(Exception):
+            work()
+        del work
+
+
+def _start_reaper() -> None:
+    global _reaper
+    with _reaper_lock:
+        if _reaper is None:
+            reaper = threading.Thread(target=_reap, args=(_work,), daemon=True, name="ironmule-reaper")
+            reaper.start()
+            _reaper = reaper
 
 
 def interruptible(work: Callable[[], T]) -> T:
@@ -65,11 +86,26 @@ def interruptible(work: Callable[[], T]) -> T:
             failed.append(problem)
         running.release()
 
-    threading.Thread(target=run, daemon=True, name="ironmule-wait").start()
+    worker = threading.Thread(target=run, daemon=True, name="ironmule-wait")
+    _workers.difference_update([w for w in _workers if not w.is_alive()])
+    _workers.add(worker)
+    worker.start()
     running.acquire()
+    worker.join()  # or its last steps would meet the interpreter's end
     if failed:
         raise failed.pop()
     return box.pop()
+
+
+def _after_fork() -> None:
+    """The child has none of these threads, and what they held stays as it is."""
+    global _work, _reaper, _reaper_lock
+    _work, _reaper, _reaper_lock = SimpleQueue(), None, threading.Lock()
+    _workers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Engine:
@@ -85,6 +121,10 @@ class Engine:
         self.calls: set[Call] = set()
         self.model, self.handle = ctypes.c_void_p(), ctypes.c_void_p()
         error, options = _abi.Error(), _abi.EngineOptions()
+        try:
+            _start_reaper()
+        except RuntimeError:  # the interpreter ends, and a daemon thread loads one more
+            raise SystemExit from None
         check(lib().im_model_open(self.model, path, None, error), error)
         try:
             lib().im_engine_options_init(options, ctypes.sizeof(options))
@@ -174,6 +214,12 @@ def _close_all() -> None:
     _exiting = True
     for engine in list(_open):
         engine.close()
+    # Threads that end while the interpreter does can bring it down. One that still loads a model is not waited for.
+    if _reaper is not None:
+        _work.put(None)
+        _reaper.join()
+    for worker in list(_workers):
+        worker.join(0.5)
 
 
 atexit.register(_close_all)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _abi, _text
-from ._call import Call, Held, id_array
+from ._call import Call, Held, id_array, stay_attached
 from ._engine import Engine, Owner, exception, interruptible
 from ._library import c_string, check, lib
 from .errors import ArgumentError, IronMuleError, UnsupportedError
@@ -376,7 +376,12 @@ class Runtime:
         ids = id_array(self.encode(text) if isinstance(text, str) else text, "ids")
         n = max(len(ids) - 1, 1)
         logprobs, best, error, left = (ctypes.c_float * n)(), (ctypes.c_int32 * n)(), _abi.Error(), [False]
-        go_on = _abi.OnScore(lambda _user, _done, _total: not (left[0] or engine.closed))
+
+        def progress(_user: Any, _done: int, _total: int) -> bool:
+            stay_attached()
+            return not (left[0] or engine.closed)
+
+        go_on = _abi.OnScore(progress)
 
         def work() -> int:
             with engine.use():
