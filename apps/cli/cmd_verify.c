@@ -11,14 +11,11 @@ static const arg_command about = {
     .summary = "proves on this machine that a model gives one answer, however it is computed",
     .usage = "MODEL | --compare REPORT REPORT",
     .details =
-        "Computes prompts with one thread, alone, and then in other ways: by every kernel level and GPU, with all threads, in "
-        "other "
-        "chunks,\n"
-        "beside other sequences, with a warm cache. All bits of all logits of every step must be the same. Exit code 0: they are; "
-        "3: they\n"
-        "are not, and the first difference is named: arm, prompt, step (generated token), row (id of the vocabulary), and both "
-        "bit\n"
-        "patterns. --compare holds two reports of --json against each other, say of two machines: for the same model and numerics\n"
+        "Computes prompts with one thread, alone, and then in other ways: by every kernel level and GPU, with all threads,\n"
+        "in other chunks, beside other sequences, with a warm cache. All bits of all logits of every step must be the same.\n"
+        "Exit code 0: they are; 3: they are not, and the first difference is named: arm, prompt, step (generated token),\n"
+        "row (id of the vocabulary), and both bit patterns.\n"
+        "--compare holds two reports of --json against each other, say of two machines: for the same model and numerics\n"
         "every common prompt must have the same bits. A report holds the prompts' token ids.",
     .examples = "  ironmule verify model.gguf\n  ironmule verify model.gguf --full --json > mine.json\n"
                 "  ironmule verify --compare mine.json yours.json",

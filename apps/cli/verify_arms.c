@@ -157,7 +157,8 @@ void verify_arm_print(const verify_arm *arm, char *out, size_t size)
 {
     char how[48], chunk[32] = "default chunk", company[32] = "alone";
     snprintf(how, sizeof how, "%s", arm->device);
-    if (arm->level[0] != '-') snprintf(how, sizeof how, "cpu %s, %d threads", arm->level, arm->threads);
+    if (arm->level[0] != '-')
+        snprintf(how, sizeof how, "cpu %s, %d thread%s", arm->level, arm->threads, arm->threads == 1 ? "" : "s");
     if (arm->chunk > 0) snprintf(chunk, sizeof chunk, "chunk %u", arm->chunk);
     if (arm->batch > 1) snprintf(company, sizeof company, "%d %s", arm->batch, arm->beside ? "beside" : "neighbours");
     snprintf(out, size, "%s, %s, %s, %s%s", how, chunk, company, arm->warm ? "warm" : "cold",

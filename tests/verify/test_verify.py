@@ -111,9 +111,24 @@ def faults(path, folder):
     last = done.stdout.decode().splitlines()[-2:]
     check(done.returncode == 3 and last[0].startswith('DIFFERENT: ') and f'{d["arm"]}, prompt {d["prompt"]}, step {d["step"]}, row 17: bits {d["bits"]}' in last[1], last)
     d = report_of(path, code=3, program=faulty, env={'IM_FAULT': f'10 {vocabulary} 17'})['difference']
-    check(d['arm'] == f'cpu {best}, 1 threads, default chunk, 5 beside, cold' and d['row'] == 17, f'five requests are in one step: {d}')
+    check(d['arm'] == f'cpu {best}, 1 thread, default chunk, 5 beside, cold' and d['row'] == 17, f'five requests are in one step: {d}')
     wrong_reference = report_of(path, code=3, program=faulty, env={'IM_FAULT': f'2 {vocabulary} 17'})
     check(all(not r['same'] for a in wrong_reference['arms'] if a['cpu_level'] == 'c' for r in a['results']), 'a wrong reference is not believed')
+
+
+def identity(path, folder):
+    """A model is known by what it holds, not by where it lies."""
+    with open(path, 'rb') as f:
+        data = bytearray(f.read())
+    found = []
+    for name, change in (('copy', 0), ('changed', 1)):
+        data[-1] ^= change  # of a weight
+        other = os.path.join(folder, f'{name}.gguf')
+        with open(other, 'wb') as f:
+            f.write(data)
+        found.append(report_of(other, '-n', 1, '--prompt', 'z')['model']['fingerprint'])
+    own = report_of(path, '-n', 1, '--prompt', 'z')['model']['fingerprint']
+    check(found[0] == own and found[1] != own, f'fingerprints: {own}, of a copy and a changed copy {found}')
 
 
 def usage():
@@ -139,6 +154,7 @@ def interrupt(path, after):
 def tiny(folder):
     passes(TINY, folder)
     table(TINY)
+    identity(TINY, folder)
     usage()
     faults(TINY, folder)
     if not emulated():
