@@ -122,7 +122,7 @@ def identity(path, folder):
         data = bytearray(f.read())
     found = []
     for name, change in (('copy', 0), ('changed', 1)):
-        data[-1] ^= change  # of a weight
+        data[-40] ^= change  # of a weight: behind the last one are up to 31 bytes of nothing
         other = os.path.join(folder, f'{name}.gguf')
         with open(other, 'wb') as f:
             f.write(data)
