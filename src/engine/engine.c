@@ -114,7 +114,9 @@ static im_status plan_memory(const im_model *m, const im_engine_options *o, cons
                              .workspace = backend.workspace + (cuda ? 0 : own),
                              .kv_bytes_per_token = im__kv_page_bytes(&m->program, IM__POOL_FULL) / IM__PAGE,
                              .available = backend.available,
-                             .host = cuda ? own + o->cache_host : 0,
+                             .host = !cuda                              ? 0
+                                     : o->cache_host < UINT64_MAX - own ? own + o->cache_host
+                                                                        : UINT64_MAX,
                              .device = cuda ? "cuda" : "cpu"};
     return IM_OK;
 }

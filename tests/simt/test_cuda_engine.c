@@ -376,6 +376,22 @@ static void pages_come_back_from_the_host(void **state)
     unlink(windowed);
 }
 
+static void more_than_the_host_has_is_refused(void **state)
+{
+    (void)state;
+    const uint64_t sizes[] = {(uint64_t)1 << 50, UINT64_MAX - 4096, UINT64_MAX};
+    start(fine);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        im_engine_options o = options_of("cuda", NULL, NULL);
+        im_engine *e = NULL;
+        im_error err;
+        o.cache_host = sizes[i];
+        assert_int_equal(im_engine_open(&e, TINY_MODEL, &o, &err), IM_ERR_MEMORY);
+        assert_non_null(strstr(err.message, "of the host's memory"));
+    }
+    fake_driver_stop();
+}
+
 static void the_processor_has_no_memory_behind_it(void **state)
 {
     (void)state;
@@ -421,6 +437,7 @@ int main(void)
         cmocka_unit_test(a_named_gpu_that_cannot_serve_is_an_error_unless_the_processor_may),
         cmocka_unit_test(another_fallback_is_refused),
         cmocka_unit_test(pages_come_back_from_the_host),
+        cmocka_unit_test(more_than_the_host_has_is_refused),
         cmocka_unit_test(the_processor_has_no_memory_behind_it),
         cmocka_unit_test(each_thing_that_is_missing_is_said),
     };
