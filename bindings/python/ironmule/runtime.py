@@ -396,15 +396,20 @@ class Runtime:
             raise exception(engine, status, error.message.decode("utf-8", "replace"))
         return Score(math.exp(-sum(logprobs) / n), tuple(logprobs), tuple(best))
 
-    def verify(self) -> dict[str, Any]:
-        """Lets the program prove this model on this machine: the same hashes for every batch, chunk, cache, thread count and backend. Takes long; loads the
-        model anew in a process of its own. The document of `ironmule verify --json`.
+    def verify(self, *, full: bool = False) -> dict[str, Any]:
+        """Lets the program prove this model on this machine: the same bits of all logits for every kernel level, GPU, thread count, chunk, company and cache. It
+        loads the model anew in a process of its own. The document of `ironmule verify --json`, whose "same" says how it ended.
 
-        Errors: UnsupportedError when this version's program has no `verify`; ProgramError.
+        full: every combination: minutes, for large models hours.
+
+        Errors: UnsupportedError when the program in use has no `verify`; ProgramError.
+
+        >>> runtime.verify()["same"]                                        # doctest: +SKIP
+        True
         """
         from ._program import run_json
 
-        found: dict[str, Any] = run_json("verify", operands=(self.info.path,))
+        found: dict[str, Any] = run_json("verify", *(["--full"] if full else []), operands=(self.info.path,))
         return found
 
     # ---- about ----

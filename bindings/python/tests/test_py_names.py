@@ -87,8 +87,16 @@ def test_missing_program_is_told() -> None:
 
 
 def test_verify(tiny: ironmule.Runtime) -> None:
-    """The program's document, or that this program has no such command."""
-    try:
-        assert isinstance(tiny.verify(), dict)
-    except ironmule.UnsupportedError as error:
-        assert "verify" in str(error)
+    """The program's document."""
+    found = tiny.verify()
+    assert found["same"] is True and found["different"] == 0 and found["runs"] > 3 and found["model"]["name"] == "arch-tiny"
+
+
+def test_verify_of_an_older_program(tiny: ironmule.Runtime, tmp_path: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"{tmp_path}/ironmule"
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("#!/bin/sh\necho 'ironmule: unknown command \"verify\"' >&2\nexit 2\n")
+    os.chmod(path, 0o755)
+    monkeypatch.setenv("IRONMULE_PROGRAM", path)
+    with pytest.raises(ironmule.UnsupportedError, match="has no command 'verify'"):
+        tiny.verify()
