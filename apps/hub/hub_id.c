@@ -47,6 +47,12 @@ bool hub_id_parse(hub_id *out, const char *text)
            (out->tag[0] == 0 || hub_path_is_safe(out->tag));
 }
 
+/* A control character beyond ASCII, as UTF-8: terminals obey it. */
+static bool is_c1(const char *s)
+{
+    return (unsigned char)s[0] == 0xc2 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xa0;
+}
+
 bool hub_path_is_safe(const char *path)
 {
     if (strlen(path) > 1000) return false;
@@ -54,7 +60,7 @@ bool hub_path_is_safe(const char *path)
         size_t n = strcspn(part, "/");
         if (n == 0 || n > 250 || (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.')) return false;
         for (size_t i = 0; i < n; i++)
-            if ((unsigned char)part[i] < ' ' || part[i] == 127 || part[i] == '\\') return false;
+            if ((unsigned char)part[i] < ' ' || part[i] == 127 || part[i] == '\\' || is_c1(part + i)) return false;
         part += n;
         if (*part == 0) return true;
     }

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_AT_ONCE = 8 << 20 };
+enum { READ_AT_ONCE = 8 << 20, MOST_IGNORED = 1 << 20 };
 
 double job_clock(void)
 {
@@ -117,6 +117,8 @@ static void open_file(hub_job *j)
         fail(j, j->err->status);
         return;
     }
+    /* What an earlier run left is one file with one name; a second name means somebody else's file. */
+    if (lstat(j->partial, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_nlink != 1)) unlink(j->partial);
     j->fd = open(j->partial, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     j->digest = j->fd < 0 ? NULL : hub_digest_begin(j->file->etag, j->file->size);
     if (j->digest == NULL || fstat(j->fd, &st) != 0) {
@@ -229,7 +231,10 @@ static size_t sink(char *data, size_t one, size_t n, void *user)
     long status = 0;
     n *= one;
     curl_easy_getinfo(j->transfer.easy, CURLINFO_RESPONSE_CODE, &status);
-    if (status != 200 && status != 206) return n; /* the text of a redirect or an error */
+    if (status != 200 && status != 206) { /* the text of a redirect or an error */
+        j->ignored += n;
+        return j->ignored <= MOST_IGNORED ? n : 0;
+    }
     if (!j->accepted && !accept_answer(j, status)) {
         j->trouble = IM_ERR_FORMAT;
         return 0;
@@ -257,6 +262,7 @@ static size_t sink(char *data, size_t one, size_t n, void *user)
 static void start(hub_job *j)
 {
     j->accepted = false;
+    j->ignored = 0;
     j->trouble = IM_OK;
     if (hub_transfer_prepare(&j->transfer, j->have, sink, j, j->err) == IM_OK)
         j->state = JOB_FETCHING;

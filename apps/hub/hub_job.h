@@ -36,6 +36,7 @@ typedef struct hub_job {
     uint64_t have, read;  /* bytes on disk; of those in the digest */
     uint64_t fetched;     /* over the network */
     uint64_t most;        /* that `have` has been: only beyond it is there progress */
+    uint64_t ignored;     /* bytes of this answer that are no part of a file */
     double resume;        /* seconds on the monotonic clock */
     bool begun_earlier;   /* some bytes are from an earlier run: if the digest is wrong, it may be their fault */
     bool accepted;        /* the head of the answer was looked at */

@@ -68,6 +68,7 @@ static im_status parse_document(hub_listing *out, const json_t *doc, const hub_i
         return hub_fail(err, IM_ERR_FORMAT, "%s: asked for commit %s, the hub answers with %s", id->name, id->revision, commit);
     snprintf(out->commit, sizeof out->commit, "%s", commit);
     snprintf(out->licence, sizeof out->licence, "%s", string_at(json_object_get(doc, "cardData"), "license"));
+    hub_clean(out->licence);
     json_array_foreach(siblings, i, entry)
     {
         im_status status = add_sibling(out, entry, id, err);

@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { MOST_HOPS = 10, MOST_FAILURES = 5 };
+enum { MOST_HOPS = 10, MOST_FAILURES = 5, MOST_HEAD = 512 << 10 };
 static const double longest_wait = 120;
 
 /* ---- addresses --------------------------------------------------------------------------------------------------------------------------- */
@@ -127,6 +127,8 @@ static size_t on_header(char *line, size_t one, size_t n, void *user)
     char value[8192];
     unsigned long long from;
     n *= one;
+    t->head += n;
+    if (t->head > MOST_HEAD) return 0;
     if (n > 5 && strncmp(line, "HTTP/", 5) == 0) forget_answer(t);
     if (header(line, n, "location", value, sizeof value)) {
         free(t->location);
@@ -178,6 +180,7 @@ im_status hub_transfer_prepare(hub_transfer *t, uint64_t from, curl_write_callba
     snprintf(agent, sizeof agent, "ironmule/%s", im_version());
     curl_easy_reset(t->easy);
     forget_answer(t);
+    t->head = 0;
     t->status = 0;
     if (!set_headers(t)) return hub_no_memory(err);
     curl_easy_setopt(t->easy, CURLOPT_URL, t->url);

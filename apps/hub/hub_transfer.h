@@ -31,6 +31,7 @@ typedef struct hub_transfer {
     /* the answer to this attempt */
     long status;
     char *location;
+    size_t head;        /* bytes of headers */
     double retry_after; /* seconds; negative: not told */
     char code[48];      /* X-Error-Code */
     bool ranged;

@@ -114,11 +114,13 @@ void model_facts_read(model_facts *out, const char *path, uint32_t context)
     if (im_model_open(&model, path, NULL, &err) != IM_OK) {
         measure(out, path);
         snprintf(out->why, sizeof out->why, "%s", err.message);
-        return;
+    } else {
+        take_info(out, model);
+        judge_memory(out, model);
+        im_model_close(model);
     }
-    take_info(out, model);
-    judge_memory(out, model);
-    im_model_close(model);
+    char *const told[] = {out->family, out->quantisation, out->licence, out->why};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) hub_clean(told[i]);
 }
 
 static json_t *text(const char *s)

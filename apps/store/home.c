@@ -50,7 +50,8 @@ im_status store_read(char **text, size_t *n, const char *path, im_error *err)
     struct stat st;
     *text = NULL;
     *n = 0;
-    FILE *f = fopen(path, "rb");
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a pipe of this name is not waited for */
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "rb");
     if (f == NULL) return errno == ENOENT || errno == ENOTDIR ? IM_OK : failed(err, path);
     bool good = fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= MOST_BYTES;
     char *data = good ? malloc((size_t)st.st_size + 1) : NULL;

@@ -39,6 +39,7 @@ class Fault:
     ignore_range: bool = False  # 200 and all of the file
     shift: int = 0              # the range begins so many bytes later than asked
     location: str = None        # redirect there
+    endless: bool = False       # a body without an end behind `status`; where there are headers, those have no end
 
 
 @dataclasses.dataclass
@@ -126,6 +127,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.hub.log.append(self.entry)
         fault = self.hub.fault(self.where, path)
         try:
+            if fault and fault.endless:
+                return self.without_end(fault)
             if fault and fault.location:
                 return self.reply(302, b'', {'Location': fault.location})
             if fault and fault.status:
@@ -150,6 +153,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != 'HEAD':
             self.wfile.write(body)
+
+    def without_end(self, fault, most=80 << 20):
+        """Bytes until the client has had enough, or we have."""
+        self.close_connection = True
+        self.wfile.write(b'HTTP/1.1 %d As told\r\n' % fault.status)
+        if not fault.headers:
+            self.wfile.write(b'Connection: close\r\n\r\n')
+        piece = b'X-More: ' + b'x' * 4000 + b'\r\n' if fault.headers else b'x' * 16384
+        while self.entry.sent < most:
+            self.wfile.write(piece)
+            self.entry.sent += len(piece)
 
     def refuse(self, status, code):
         self.reply(status, b'{"error":"no"}', {'X-Error-Code': code, 'X-Error-Message': 'no'} if code else {})

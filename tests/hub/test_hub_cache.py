@@ -238,6 +238,48 @@ def deleting_from_the_cache():
             check(got and got['freed_bytes'] == 0 and os.path.exists(target) and not os.path.lexists(link), f'{target}: {got}')
 
 
+def deleting_what_was_planted():
+    """Links in a snapshot that lead out of the model's folder: what is behind them stays."""
+    tiny = open(TINY, 'rb').read()
+    with Home() as home:
+        repo, outside, other = home.repo('acme/tiny'), os.path.join(home.path, 'mine'), home.repo('acme/other')
+        store(repo, A, {'m-Q4_0.gguf': tiny})
+        store(other, B, {'o-Q4_0.gguf': tiny})
+        for folder in (outside, os.path.join(repo, 'refs'), os.path.join(repo, '.no_exist')):
+            os.makedirs(folder)
+        for name in ('letter.txt', 'x.safetensors', 'ref'):
+            with open(os.path.join(outside, name), 'w') as f:
+                f.write(A)
+        ref(repo, 'main', A)
+        os.symlink(outside, os.path.join(repo, 'snapshots', A, 'sub'))
+        os.symlink(outside, os.path.join(repo, 'refs', 'sub'))
+        os.symlink(outside, os.path.join(repo, '.no_exist', A))
+        os.symlink(os.path.join(other, 'snapshots', B, 'o-Q4_0.gguf'), os.path.join(repo, 'snapshots', A, 'o-Q4_0.gguf'))
+        os.symlink(os.path.join(outside, 'letter.txt'), os.path.join(repo, 'snapshots', A, 'letter.txt'))
+        done = home.run('models', 'remove', f'acme/tiny@{A}', '--delete', '--yes')
+        check(sorted(os.listdir(outside)) == ['letter.txt', 'ref', 'x.safetensors'], f'files outside of the cache went: {os.listdir(outside)} {done}')
+        check(home.run('tokenize', f'acme/other@{B}', 'x').returncode == 0, "another model's blob went")
+        check(done.returncode == 0 and not os.path.exists(os.path.join(repo, 'snapshots', A, 'm-Q4_0.gguf')), f'{done}')
+
+
+def pipes_in_place_of_files():
+    """Nobody writes into them: they are not waited for."""
+    with Home() as home:
+        repo = home.repo('acme/tiny')
+        store(repo, A, {'model.safetensors': b'x' * 100})
+        os.makedirs(os.path.join(repo, 'refs'))
+        state, config = (os.path.join(home.path, p) for p in ('.local/state/ironmule/models.json', '.config/ironmule/settings.toml'))
+        os.mkfifo(os.path.join(repo, 'refs', 'main'))
+        os.mkfifo(os.path.join(repo, 'snapshots', A, 'config.json'))
+        home.run('models', 'show', 'acme/tiny', timeout=20)
+        home.run('models', 'show', os.path.join(repo, 'snapshots', A), timeout=20)
+        for path in (state, config):
+            os.makedirs(os.path.dirname(path))
+            os.mkfifo(path)
+            home.refused('no file that could be ours', 'models', 'list', timeout=20)
+            os.remove(path)
+
+
 def offline_without_a_packet():
     """In a namespace that has no network at all, and by what strace sees of sockets."""
     tiny = open(TINY, 'rb').read()
@@ -275,5 +317,7 @@ folders()
 registering()
 many_writers()
 deleting_from_the_cache()
+deleting_what_was_planted()
+pipes_in_place_of_files()
 offline_without_a_packet()
 raise SystemExit(verdict())

@@ -2,6 +2,7 @@
 """What must be refused, in one sentence with a page to visit, and what must never get out: tokens, signed addresses, files outside the cache."""
 import os
 import re
+import shutil
 
 from hub_client import Fault, Home, check, noise, verdict
 
@@ -89,6 +90,58 @@ def redirects():
         home.good(*ADD)
 
 
+def control_characters():
+    """What a hub says of a model is shown, but no terminal obeys it."""
+    with Home() as home:
+        config = b'{"model_type": "ll\\u001b[2Jama\\u009b31m", "torch_dtype": "f\\n16"}'
+        home.hub.add('acme/tiny', {'config.json': config, 'model.safetensors': noise(3000)}, licence='mit\x1b]0;x\x07\x9b1m')
+        done = [home.run(*ADD), home.run('models', 'list'), home.run('models', 'show', 'acme/tiny')]
+        check(b'licence: mit?]0;x???1m' in done[0].stderr and b'll?[2Jama??31m' in done[1].stdout, f'{done}')
+        home.hub.add('acme/name', {'a\x9b.gguf': noise(3000)})
+        done.append(home.run('models', 'add', 'acme/name', '--download'))
+        check(done[3].returncode == 1 and b"would leave the model's folder" in done[3].stderr, f'{done[3]}')
+        for d in done:
+            text = (d.stdout + d.stderr).decode()
+            check(not any(ord(c) < 32 and c != '\n' or 127 <= ord(c) < 160 for c in text), f'{d}')
+
+
+def links_in_the_cache():
+    """What was planted is replaced, never written through, and a file of the right size is not taken for the right file."""
+    with Home() as home:
+        data = DATA['m-Q4_0.gguf']
+        commit = home.hub.add('acme/tiny', DATA)
+        repo, digest = home.repo('acme/tiny'), home.hub.metadata_digest('acme/tiny', commit, 'm-Q4_0.gguf')
+        precious = os.path.join(home.path, 'precious')
+        partial, named = os.path.join(repo, 'blobs', digest + '.incomplete'), os.path.join(repo, 'snapshots', commit, 'm-Q4_0.gguf')
+        for plant in (os.symlink, os.link):
+            for path in (partial, named):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(precious, 'wb') as f:
+                    f.write(bytes(len(data)))
+                plant(precious, path)
+                done = home.run(*ADD)
+                check(open(precious, 'rb').read() == bytes(len(data)), f'{plant.__name__} {path}: written through')
+                if (plant, path) == (os.symlink, partial):
+                    check(done.returncode == 0 or b'symbolic links' in done.stderr, f'{done}')
+                else:
+                    check(done.returncode == 0, f'{plant.__name__} {path}: {done}')
+                if done.returncode == 0:
+                    home.holds('acme/tiny', commit, DATA)
+                shutil.rmtree(repo)
+                os.remove(precious)
+
+
+def a_cache_that_cannot_be_written():
+    """All is there: nothing has to be written, and so nothing fails."""
+    with Home() as home:
+        home.hub.add('acme/tiny', DATA)
+        home.good(*ADD)
+        refs = os.path.join(home.repo('acme/tiny'), 'refs')
+        before = os.stat(os.path.join(refs, 'main')).st_ino
+        home.good(*ADD)
+        check(os.stat(os.path.join(refs, 'main')).st_ino == before, 'a ref was written again')
+
+
 def wrong_contents():
     data = DATA['m-Q4_0.gguf']
     for bad, whole, says in ((data[:-1] + b'\x00', False, 'arrived with another digest than the hub'), (data + b'more', False, 'more bytes of m-Q4_0.gguf arrive'),
@@ -111,9 +164,9 @@ def metadata_that_lies():
     def refuse(says, files, changes=None, lines=1):
         with Home() as home:
             home.hub.add('acme/tiny', files, changes=changes)
-            before = set(os.listdir(os.path.dirname(home.path)))
             home.refused(says, *ADD, '--file', '*', lines=lines)
-            check(before == set(os.listdir(os.path.dirname(home.path))), f'{says}: something appeared beside the home')
+            for folder in (os.path.dirname(home.path), home.path, '/etc'): # others may write beside the home, but not these
+                check(not {'x', 'evil'} & set(os.listdir(folder)), f'{says}: something appeared in {folder}')
             for e in home.hub.log:
                 check('/resolve/' not in e.path, f'{says}: a file was asked for')
 
@@ -146,10 +199,28 @@ def odd_environments():
         home.good(*ADD, env={'HF_ENDPOINT': home.hub.url + '/'})
 
 
+def answers_without_an_end():
+    with Home() as home:
+        home.hub.add('acme/tiny', DATA)
+        for fault, says in ((Fault(where='hub', path='/resolve/', status=404, endless=True), 'there is no such model'),
+                            (Fault(where='store', status=200, endless=True, headers={'more': '1'}, times=9), 'could not be fetched'),
+                            (Fault(where='hub', path='/api/', status=403, endless=True, headers={'more': '1'}, times=9), ''),
+                            (Fault(where='hub', path='/api/', status=200, endless=True), 'list of files')):
+            home.hub.log.clear()
+            home.hub.faults[:] = [fault]
+            home.refused(says, *ADD, lines=None)
+            most = 64 << 20 if says == 'list of files' else 12 << 20
+            check(max(e.sent for e in home.hub.log) < most + (8 << 20), f'{says}: {[(e.path, e.sent) for e in home.hub.log]}')
+
+
 no_such_thing()
+answers_without_an_end()
 logins()
 token_files()
 secrets_stay_secret()
+control_characters()
+links_in_the_cache()
+a_cache_that_cannot_be_written()
 redirects()
 wrong_contents()
 metadata_that_lies()
