@@ -158,6 +158,7 @@ static bool set_headers(hub_transfer *t)
     t->headers = NULL;
     if (!add_header(t, "Accept: */*")) return false;
     if (t->env->token == NULL || !is_own(t) || !is_private(t->env)) return true;
+    if (is_plain_http(t->url)) curl_easy_setopt(t->easy, CURLOPT_PROXY, ""); /* none: it may be elsewhere */
     snprintf(line, sizeof line, "Authorization: Bearer %s", t->env->token);
     return add_header(t, line);
 }

@@ -158,8 +158,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Bytes until the client has had enough, or we have."""
         self.close_connection = True
         self.wfile.write(b'HTTP/1.1 %d As told\r\n' % fault.status)
-        if not fault.headers:
-            self.wfile.write(b'Connection: close\r\n\r\n')
+        self.wfile.write(b'Retry-After: 0\r\n' if fault.headers else b'Connection: close\r\n\r\n')
         piece = b'X-More: ' + b'x' * 4000 + b'\r\n' if fault.headers else b'x' * 16384
         while self.entry.sent < most:
             self.wfile.write(piece)

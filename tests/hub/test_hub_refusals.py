@@ -61,7 +61,7 @@ def secrets_stay_secret():
         env = {'HF_TOKEN': TOKEN}
         home.hub.faults += [Fault(where='store', cut=1000), Fault(where='store', status=403), Fault(where='store', status=500)]
         outputs = [home.run(*ADD, env=env)]
-        home.hub.faults[:] = [Fault(where='store', status=500, times=99)]
+        home.hub.faults[:] = [Fault(where='store', status=500, headers={'Retry-After': '0'}, times=99)]
         home.hub.add('acme/more', {'m-Q4_0.gguf': noise(50_000)})
         outputs.append(home.run('models', 'add', 'acme/more', '--download', env=env))
         check(outputs[0].returncode == 0 and outputs[1].returncode == 1 and b'could not be fetched from localhost: status 500' in outputs[1].stderr, f'{outputs}')
@@ -197,6 +197,10 @@ def odd_environments():
         done = home.run(*ADD, env={'HF_ENDPOINT': 'http://127.0.0.1:9/'})
         check(done.returncode == 1 and re.search(rb'could not be fetched from 127.0.0.1: .*connect.*, 6 times', done.stderr), f'nobody there: {done}')
         home.good(*ADD, env={'HF_ENDPOINT': home.hub.url + '/'})
+        # A token over plain http does not leave this machine, not by a proxy either (where nobody listens).
+        home.hub.add('acme/small', {'config.json': b'{}', 'model.safetensors': noise(100)})
+        home.hub.token = TOKEN
+        home.good('models', 'add', 'acme/small', '--download', env={'HF_TOKEN': TOKEN, 'http_proxy': 'http://127.0.0.1:9', 'ALL_PROXY': 'http://127.0.0.1:9'})
 
 
 def answers_without_an_end():
