@@ -421,8 +421,11 @@ im_status im__engine_move_to_cpu(im_engine *e, const char *note, im_error *err)
     e->pace = (im__pace){0};
     im__free(e->note);
     e->note = im__strdup(note, strlen(note));
-    IM__TRY(say_what_computes(e, true, &p.memory, err));
-    return im__engine_open_tier(e, &p.options, err);
+    im_error why; /* the processor computes from here on, whatever else cannot be had */
+    status = say_what_computes(e, true, &p.memory, &why);
+    if (status == IM_OK) status = im__engine_open_tier(e, &p.options, &why);
+    if (status != IM_OK) im__log(e, IM_LOG_WARNING, "on the processor, but: %s", why.message);
+    return IM_OK;
 }
 
 im_status im_engine_open_model(im_engine **out, im_model *model, const im_engine_options *options, im_error *err)
