@@ -31,7 +31,7 @@ static char *path_in(const char *xdg, const char *otherwise, const char *file)
     char *out, *folder = NULL;
     if (set("IRONMULE_HOME") != NULL)
         folder = store_expand(set("IRONMULE_HOME"));
-    else if (set(xdg) == NULL)
+    else if (set(xdg) == NULL || set(xdg)[0] != '/') /* a relative one means another place in each folder: not valid */
         folder = store_expand(otherwise);
     else if (asprintf(&folder, "%s/ironmule", set(xdg)) < 0)
         folder = NULL;

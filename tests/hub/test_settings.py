@@ -86,6 +86,8 @@ def places():
             check(os.path.exists(os.path.join(home.path, place, 'settings.toml')), f'{env}')
             check(shown(home, **env)['port'] == ('1', 'file'), f'{env}')
         check(not os.path.exists(path_of(home)), 'elsewhere was written too')
+        home.good('setup', '--set', 'port=2', env={'XDG_CONFIG_HOME': 'relative', 'IRONMULE_HOME': ''})
+        check(shown(home)['port'] == ('2', 'file') and not os.path.exists(os.path.join(home.path, 'relative')), 'a relative XDG_CONFIG_HOME')
         home.good('models', 'add', TINY, '--name', 'x', env={'XDG_STATE_HOME': os.path.join(home.path, 's')})
         check(os.path.exists(os.path.join(home.path, 's/ironmule/models.json')), 'XDG_STATE_HOME')
 
