@@ -82,8 +82,11 @@ static void print_bash(void)
            "  if [[ $word == -* ]]; then\n"
            "    mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n"
            "  elif [ \"$value\" = no ] || [ \"$before\" = --model ]; then\n"
-           "    mapfile -t COMPREPLY < <(compgen -W \"$(\"${COMP_WORDS[0]}\" models list --names 2>/dev/null)\" -- \"$word\"; "
-           "compgen -f -- \"$word\")\n"
+           "    local each\n"
+           "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
+           /* Not compgen -W: it expands its words, and names of files come from strangers. */
+           "    while IFS= read -r each; do [[ $each == \"$word\"* ]] && COMPREPLY+=(\"$each\"); done "
+           "< <(\"${COMP_WORDS[0]}\" models list --names 2>/dev/null)\n"
            "  else\n"
            "    mapfile -t COMPREPLY < <(compgen -f -- \"$word\")\n"
            "  fi\n"

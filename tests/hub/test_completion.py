@@ -44,6 +44,10 @@ def bash(home, options):
     if len(command()) == 1:
         home.good('models', 'add', TINY, '--name', 'mymodel')
         check('mymodel' in completed(home, script, [program, 'chat', 'mym']), 'a registered model')
+        # Names come from strangers: none of them is run, and none falls apart.
+        home.good('models', 'add', TINY, '--name', 'odd$(touch ran)`touch ran` name')
+        got = completed(home, script, [program, 'chat', 'odd'])
+        check(got == {'odd$(touch', 'ran)`touch', 'ran`', 'name'} and not os.path.exists(os.path.join(home.path, 'ran')), f'a name was run: {got}')
         check('mymodel' not in completed(home, script, [program, 'chat', '--system', 'mym']), 'a model as the value of an option')
 
 
