@@ -64,8 +64,8 @@ static void print_row(const json_t *entry, const model_facts *f)
     gigabytes(bytes, sizeof bytes, f->bytes);
     gigabytes(need, sizeof need, f->need);
     printf("%-44s %-12s %-10s %9s %9s  %s\n", shown(registry_text(entry, "name")), f->family[0] == 0 ? "?" : shown(f->family),
-           f->quantisation[0] == 0 ? "?" : f->quantisation, bytes, need, f->runs ? "yes" : "no");
-    if (!f->runs) printf("    %s\n", f->why);
+           f->quantisation[0] == 0 ? "?" : shown(f->quantisation), bytes, need, f->runs ? "yes" : "no");
+    if (!f->runs) printf("    %s\n", shown(f->why));
 }
 
 static int list_all(json_t *models, uint32_t context, bool json)
@@ -168,13 +168,13 @@ static void print_facts(const json_t *entry, const model_facts *f)
     gigabytes(need, sizeof need, f->need);
     printf("%s\n  path        %s\n", shown(registry_text(entry, "name")), shown(registry_text(entry, "path")));
     if (registry_text(entry, "commit")[0] != 0)
-        printf("  from        %s, commit %s\n", registry_text(entry, "id"), registry_text(entry, "commit"));
+        printf("  from        %s, commit %s\n", shown(registry_text(entry, "id")), shown(registry_text(entry, "commit")));
     printf("  what        %s, %s, %s, %s\n", f->format, f->family[0] == 0 ? "unknown family" : shown(f->family),
-           f->quantisation[0] == 0 ? "unknown weights" : f->quantisation, bytes);
+           f->quantisation[0] == 0 ? "unknown weights" : shown(f->quantisation), bytes);
     printf("  licence     %s\n", f->licence[0] == 0 ? "not stated in the file" : shown(f->licence));
     if (f->made_for > 0) printf("  made for    %u positions\n", f->made_for);
     if (f->need > 0) printf("  needs       %s of memory for %u positions\n", need, f->context);
-    printf("  runs here   %s%s%s\n", f->runs ? "yes" : "no", f->runs ? "" : ": ", f->runs ? "" : f->why);
+    printf("  runs here   %s%s%s\n", f->runs ? "yes" : "no", f->runs ? "" : ": ", f->runs ? "" : shown(f->why));
 }
 
 static int show(const resolved *r, uint32_t context, bool json)

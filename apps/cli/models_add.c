@@ -60,7 +60,7 @@ static void note(void *user, const char *line)
 {
     watch *w = user;
     progress_end(&w->bar);
-    say(w->who, "%s", line);
+    say(w->who, "%s", shown(line));
 }
 
 static double clock_s(void)
