@@ -59,6 +59,7 @@ static im_status add_sibling(hub_listing *out, const json_t *entry, const hub_id
 static im_status parse_document(hub_listing *out, const json_t *doc, const hub_id *id, im_error *err)
 {
     size_t i;
+    uint64_t total = 0;
     json_t *entry;
     const json_t *siblings = json_object_get(doc, "siblings");
     const char *commit = string_at(doc, "sha");
@@ -73,6 +74,9 @@ static im_status parse_document(hub_listing *out, const json_t *doc, const hub_i
     {
         im_status status = add_sibling(out, entry, id, err);
         if (status != IM_OK) return status;
+        total += out->file[i].size;
+        if (total > most_bytes)
+            return hub_fail(err, IM_ERR_FORMAT, "%s: the hub gives no sensible sizes: the files are too large together", id->name);
     }
     return IM_OK;
 }

@@ -5,6 +5,7 @@
 #include "store/settings_line.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,8 @@ static bool is_size(const char *value)
 {
     char *end;
     double v = strtod(value, &end);
-    return end != value && v >= 0 && (*end == 0 || (strchr("KMG", *end) != NULL && (end[1] == 0 || strcmp(end + 1, "iB") == 0)));
+    return end != value && isfinite(v) && v >= 0 &&
+           (*end == 0 || (strchr("KMG", *end) != NULL && (end[1] == 0 || strcmp(end + 1, "iB") == 0)));
 }
 
 static im_status check_value(const setting_about *a, const char *value, im_error *err)

@@ -178,6 +178,7 @@ def metadata_that_lies():
     refuse('no sensible size for x', {'x': b'x'}, {'x': {'size': -1}})
     refuse('no sensible size for x', {'x': b'x'}, {'x': {'size': 1.5}})
     refuse('no sensible size for x', {'x': b'x'}, {'x': {'size': 1 << 60}})
+    refuse('too large together', {'x': b'x', 'y': b'y', 'z': b'z'}, {n: {'size': 1 << 49} for n in 'xyz'})
     refuse('are needed, and', {'x': b'x'}, {'x': {'size': 1 << 49}}, lines=2)
     for body in (b'', b'[]', b'{"sha":', b'{"sha":"main","siblings":[]}', b'{"sha":"' + b'0' * 40 + b'"}', b'\xff' * 100, b'[' * 100000):
         with Home() as home:

@@ -100,7 +100,7 @@ def refusals():
                            ('port =', 'port: the value is empty'), ('mode = "home"', 'mode: "home" is none of: desktop server'), ('browser = yes', 'true or false'),
                            ('cache_ram = 1T', 'no size'), ('model = "a', 'the closing quote is missing'), ('model = "a" b', 'something follows'),
                            ('model = a b', 'stands in double quotes'), ("model = 'a'", 'stands in double quotes'), ('model = "a\\n"', 'after a backslash'),
-                           ('host = "a\x07"', 'one line of text'), ('max_step_ms = nan', 'is no number')):
+                           ('host = "a\x07"', 'one line of text'), ('cache_ram = inf', 'no size'), ('max_step_ms = nan', 'is no number')):
             write(home, '# one\n' + line + '\n')
             for args in (('info', '--settings'), ('generate', TINY, '--raw', '-n', '1', 'x')):
                 home.refused(says, *args)
