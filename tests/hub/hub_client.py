@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of downloads share: a home of their own for each, with nothing of the user's in it, and the program run in it."""
+import concurrent.futures
 import json
 import os
 import random
@@ -14,6 +15,17 @@ from hub_server import Fault, Hub  # noqa: E402,F401
 
 RANDOM = random.Random(7)
 SLOWER = 10 if os.environ.get('ASAN_OPTIONS') or os.environ.get('TSAN_OPTIONS') or emulated() else 1
+
+
+def together(*parts):
+    """Runs parts that wait more than they work side by side: each has a home and a hub of its own. What one raises is raised here."""
+    if SLOWER > 1:
+        for part in parts:
+            part()
+        return
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        for future in [pool.submit(part) for part in parts]:
+            future.result()
 
 
 def noise(n):
