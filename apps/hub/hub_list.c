@@ -12,7 +12,7 @@ typedef struct answer {
     hub_transfer t;
     const hub_hooks *hooks;
     char *data;
-    size_t len;
+    size_t len, room;
     bool too_long;
 } answer;
 
@@ -23,9 +23,14 @@ static size_t on_body(char *data, size_t one, size_t n, void *user)
     answer *a = user;
     n *= one;
     a->too_long = a->len + n > MOST_METADATA;
-    char *grown = a->too_long ? NULL : realloc(a->data, a->len + n + 1);
-    if (grown == NULL) return 0;
-    a->data = grown;
+    if (a->too_long) return 0;
+    if (a->len + n >= a->room) {
+        size_t room = 2 * (a->len + n) + 1;
+        char *grown = realloc(a->data, room);
+        if (grown == NULL) return 0;
+        a->data = grown;
+        a->room = room;
+    }
     memcpy(a->data + a->len, data, n);
     a->len += n;
     return n;
