@@ -163,6 +163,12 @@ def test_exit(what: str, devmode: bool) -> None:
     quiet(python(LOAD + EXITS[what], timeout=15, devmode=devmode))
 
 
+def test_exit_closes_every_engine() -> None:
+    """Seen by a handler that was registered before the package's own, and so comes after it."""
+    look = "import atexit\natexit.register(lambda: print(len(sys.modules['ironmule._engine']._open)))\n"
+    quiet(python(look + LOAD + EXITS["a live stream"]), "0\n")
+
+
 def test_exit_by_exception() -> None:
     done = python(LOAD + "s = runtime.stream('a', **ENDLESS)\nnext(s)\nraise SystemExit(3)\n")
     assert (done.returncode, done.stderr) == (3, "")
