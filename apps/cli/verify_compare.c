@@ -56,6 +56,7 @@ static const char *fault_of(const report *r)
     if (r->numerics <= 0) return "the numerics version is missing or damaged";
     if (!json_is_boolean(json_object_get(r->doc, "same"))) return "its own outcome (same) is missing or damaged";
     if (json_array_size(r->prompts) == 0) return "it has no prompts";
+    if (json_array_size(r->prompts) > VERIFY_MOST_PROMPTS) return "it has more prompts than a report can have";
     json_array_foreach(r->prompts, i, p) if (!is_prompt(p)) return "one of its prompts is damaged";
     return NULL;
 }

@@ -84,6 +84,8 @@ def damaged(files, report):
     compare(path, '/dev/zero', 1, '/dev/zero')
     compare(path, files(b' ' * (5 << 20)), 1, 'too large')
     compare(files(b'[' + b'[],' * (1 << 20) + b'0]'), path, 1, 'report-')
+    many = [files(changed(report, lambda r: r.update(prompts=[{**r['prompts'][0], 'prompt_ids': [first + i]} for i in range(16000)]))) for first in (0, 100000)]
+    compare(*many, 1, 'more prompts')
 
     def setting(*keys):
         def change(r, value):
