@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.environ.get('IM_SOURCE', ''), 'tests', 'cli'))
-from program import SMOLLM2, TINY, check, command, emulated, failures, model, skip, verdict  # noqa: E402,F401
+from program import SMOLLM2, TINY, check, command, emulated, failures, left_out, model, skip, verdict  # noqa: E402,F401
 
 from hub_server import Fault, Hub  # noqa: E402,F401
 

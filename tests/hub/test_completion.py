@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 
-from hub_client import Home, TINY, check, command, verdict
+from hub_client import Home, TINY, check, command, left_out, verdict
 
 COMMANDS = ('start', 'generate', 'chat', 'serve', 'models', 'setup', 'tokenize', 'template', 'perplexity', 'benchmark', 'verify', 'doctor', 'info', 'completion', 'manual')
 MODELS = ('list', 'show', 'add', 'registered', 'remove')
@@ -64,7 +64,7 @@ def other_shells(home, options):
             done = subprocess.run([*check_syntax, path], capture_output=True)
             check(done.returncode == 0 and not done.stderr, f'{shell}: {done}')
         else:
-            print(f'not here: {shell}; its syntax was not checked')
+            left_out(f'no {shell} here: its syntax')
     home.refused('bash, zsh or fish', 'completion', 'csh', code=2, lines=2)
 
 

@@ -15,7 +15,7 @@ sys.path[:0] = [os.path.join(os.environ['IM_SOURCE'], 'tests', part) for part in
 from program import command, skip  # noqa: E402
 from venvs import venv_python  # noqa: E402
 
-PACKAGES = ('pytest>=8', 'mypy>=1.11', 'numpy')
+PACKAGES = ('pytest>=8', 'mypy>=1.11', 'numpy', 'black>=26,<27')
 
 
 def program_without_preload(folder):

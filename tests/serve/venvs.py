@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python environments with packages from PyPI, made once and kept in the user's cache folder."""
+import fcntl
 import hashlib
 import os
 import shutil
@@ -15,8 +16,15 @@ def venv_python(name, *packages):
     digest = hashlib.sha256(repr((packages, sys.version_info[:2])).encode()).hexdigest()[:12]
     folder = os.path.join(cache, f'venv-{name}-{digest}')
     python = os.path.join(folder, 'bin', 'python')
-    if os.path.exists(os.path.join(folder, 'complete')):
-        return python
+    os.makedirs(cache, exist_ok=True)
+    with open(folder + '.lock', 'w') as lock:  # tests beside each other want the same one: the first makes it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not os.path.exists(os.path.join(folder, 'complete')):
+            make(folder, python, packages)
+    return python
+
+
+def make(folder, python, packages):
     shutil.rmtree(folder, ignore_errors=True)
     try:
         subprocess.run([sys.executable, '-m', 'venv', folder], check=True, capture_output=True)
@@ -26,4 +34,3 @@ def venv_python(name, *packages):
         words = (getattr(problem, 'stderr', b'') or b'').decode('utf-8', 'replace').strip().splitlines() or [str(problem)]
         skip(f'{" ".join(packages)} cannot be had: {words[-1]}')
     open(os.path.join(folder, 'complete'), 'w').close()
-    return python

@@ -146,7 +146,7 @@ static void run_template(const char *path, const json_t *set, const json_t *tmpl
     const json_t *c;
     size_t i;
     if (text == NULL) {
-        printf("left out, its text is not here: %s\n", name);
+        printf("[  SKIPPED ] %s: its text is not here\n", name);
         sum->left_out++;
         return;
     }

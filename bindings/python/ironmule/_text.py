@@ -77,15 +77,15 @@ def _session_ids(engine: Engine, r: Request, session: ReusableSessionPlan) -> li
     """The ids of a request behind the beginning that its session shares."""
     if session._messages is not None:
         if r.prompt_ids is not None or r.raw:
-            raise ArgumentError("this session begins with messages: give prompt or messages, not prompt_ids or raw")
+            raise ArgumentError("the plan's prefix is a list of messages: give prompt or messages, not prompt_ids or raw")
         messages = [*session._messages, *(r.messages if r.messages is not None else user(r.prompt or ""))]
         return chat(engine, messages, want_text=False, tools=r.tools, parse_special=r.parse_special)[1]
     if session._text is not None:
         if r.prompt is None:
-            raise ArgumentError("this session begins with a text: give prompt, which continues it")
+            raise ArgumentError("the plan's prefix is a text: give prompt, which continues it")
         return encode(engine, session._text + r.prompt, _abi.ENCODE_DEFAULT)
     if r.prompt_ids is None:
-        raise ArgumentError("this session begins with token ids: give prompt_ids, which follow them")
+        raise ArgumentError("the plan's prefix is token ids: give prompt_ids, which follow them")
     return [*(session._ids or ()), *r.prompt_ids]
 
 

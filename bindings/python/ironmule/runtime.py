@@ -162,7 +162,7 @@ class Runtime:
         if r.plan is not None and not session and not isinstance(r.plan, StrictOneShotPlan):
             raise ArgumentError(f"plan: StrictOneShotPlan() or the result of session_plan() is needed, not {r.plan!r}")
         if isinstance(r.plan, ReusableSessionPlan) and r.plan._owner is not self._owner:
-            raise ArgumentError("plan: this session belongs to another Runtime")
+            raise ArgumentError("plan: it belongs to another Runtime, whose session_plan() made it")
         with engine.use():
             ids = _text.prompt_ids(engine, r)
         return Call(engine, r, ids, "reusable-session" if session else "strict-one-shot", cached=session, **callbacks)

@@ -86,7 +86,7 @@ def test_wrong_sessions(tiny: ironmule.Runtime, wide: ironmule.Runtime) -> None:
         (tiny.session_plan(TEXT), {"prompt_ids": [1]}),
         (tiny.session_plan(TEXT), {"prompt": "a", "raw": True}),
     ):
-        with pytest.raises(ironmule.ArgumentError, match="session begins with"):
+        with pytest.raises(ironmule.ArgumentError, match="plan's prefix is"):
             tiny.generate(plan=plan, **how)  # type: ignore[arg-type]
     for prefix in ("a\ud800", [{"role": "system", "content": 1j}], [1, "a"]):
         with pytest.raises(ironmule.ArgumentError):
