@@ -4,12 +4,4 @@
  */
 #include "matmul_quant_256.inc"
 
-#define KERNEL(name, dtype)                                                                                                        \
-    static void run_##name(const im__weight *w, const im__matmul_in *in, const float *bias, float *y, size_t y_stride,             \
-                           size_t out_begin, size_t out_end)                                                                       \
-    {                                                                                                                              \
-        run(im__form_of(dtype), w, in, bias, y, y_stride, out_begin, out_end);                                                     \
-    }                                                                                                                              \
-    IM__MATMUL_KERNEL(name, dtype, avx2, IM__CPU_AVX2, run_##name)
-
 IM__PACKED_TYPES(KERNEL)
